@@ -1,0 +1,29 @@
+"""Seeds and devices for every test."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Every test starts from the same random state; torch is seeded only where it is already loaded."""
+    random.seed(0)
+    np.random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    """A torch device by name; tests of numbers take it and so run wherever there is one."""
+    import torch
+
+    name: str = request.param
+    if name == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return name
