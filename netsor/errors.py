@@ -1,0 +1,128 @@
+"""Source locations, diagnostics and the exceptions that carry them."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_HERE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in the user's source; lines and columns are 1-based."""
+
+    file: str
+    line: int
+    column: int = 1
+    end_column: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+    @property
+    def text(self) -> str:
+        """The source line, or '' when the file cannot be read."""
+        return linecache.getline(self.file, self.line).rstrip("\n")
+
+    def excerpt(self) -> str:
+        """The source line with a caret line below it ('' when there is no source)."""
+        text = self.text
+        if not text.strip():
+            return ""
+        end = self.end_column if self.end_column and self.end_column > self.column else self.column + 1
+        carets = " " * (self.column - 1) + "^" * max(1, min(end, len(text) + 1) - self.column)
+        return f"{text}\n{carets}"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding of the checker: what, where, which clause of which definition, and the remedy."""
+
+    code: str
+    severity: str  # "error" | "warning"
+    message: str
+    variable: str | None = None
+    line: int | None = None  # 0-based index of the program line
+    clause: str | None = None
+    location: Location | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.location}: " if self.location else ""
+        text = f"{where}{self.code} {self.message}"
+        excerpt = self.location.excerpt() if self.location else ""
+        if excerpt:
+            text += "\n" + "\n".join("    " + row for row in excerpt.splitlines())
+        if self.hint:
+            text += f"\n  hint: {self.hint}"
+        return text
+
+
+class NetsorError(Exception):
+    """Base of all errors of this library; `diagnostic` says what, where, why and the remedy."""
+
+    def __init__(self, diagnostic: Diagnostic | str, **fields: Any) -> None:
+        if isinstance(diagnostic, str):
+            fields = {"code": "NT100", "severity": "error"} | fields
+            diagnostic = Diagnostic(message=diagnostic, **fields)
+        self.diagnostic = diagnostic
+        super().__init__(str(diagnostic))
+
+
+class ProgramError(NetsorError, TypeError):
+    """A line that the language does not allow (NT1xx)."""
+
+
+class ParseError(NetsorError, ValueError):
+    """Text that is not a listing (NT0xx)."""
+
+
+class CheckError(NetsorError, ValueError):
+    """A program whose limit is not guaranteed (NT2xx-NT5xx)."""
+
+
+class InputError(NetsorError, ValueError):
+    """Arrays that do not fit the program (NT6xx)."""
+
+
+class UnsupportedError(NetsorError, NotImplementedError):
+    """A limit that exists but that this version has no rule for (NT7xx)."""
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    return name == "netsor" or (name.startswith("netsor.") and not name.startswith("netsor.programs"))
+
+
+def caller_location() -> Location | None:
+    """The first frame on the stack outside the language; positions are of the call being made."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    return _frame_location(frame)
+
+
+def _frame_location(frame: FrameType) -> Location:
+    code, instruction = frame.f_code, frame.f_lasti // 2
+    line, end_line, column, end_column = next(
+        (p for i, p in enumerate(code.co_positions()) if i == instruction), (None, None, None, None)
+    )
+    line = line or frame.f_lineno
+    if column is None:
+        return Location(code.co_filename, line)
+    start = _characters(code.co_filename, line, column)
+    end = _characters(code.co_filename, line, end_column) if end_column and end_line == line else None
+    return Location(code.co_filename, line, start + 1, None if end is None else end + 1)
+
+
+def _characters(file: str, line: int, offset: int) -> int:
+    """Characters before a UTF-8 byte offset (co_positions counts bytes)."""
+    text = linecache.getline(file, line)
+    return len(text.encode()[:offset].decode(errors="ignore")) if text else offset

@@ -1,0 +1,429 @@
+"""Coordinatewise functions: expression, derivative, parity and growth.
+
+A `Function` of k arguments is a sympy head (an undefined function with a known derivative) together with what the
+theory asks of it. Heads keep expressions readable (`relu(h + b)`), fold parity by themselves (`tanh(−x) = −tanh(x)`)
+and differentiate by name (`relu'`). `Function.definition` writes a head in sympy's own functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any, Literal
+
+import sympy as sp
+
+Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
+Parity = Literal["odd", "even"] | None
+
+
+def exact(value: Any) -> sp.Expr:
+    """A number as an exact sympy number; a float is read by its shortest decimal form."""
+    if isinstance(value, sp.Basic):
+        return value.xreplace({f: sp.Rational(str(f)) for f in value.atoms(sp.Float)})
+    if isinstance(value, float):
+        return sp.Rational(repr(value)) if math.isfinite(value) else sp.Float(value)
+    if isinstance(value, Fraction):
+        return sp.Rational(value.numerator, value.denominator)
+    return sp.sympify(value)
+
+
+class Head(sp.Function):
+    """Base of the sympy heads of functions; `spec` is the Function."""
+
+    spec: Function
+    is_real = True
+    is_finite = True
+    is_commutative = True
+
+    @classmethod
+    def eval(cls, *args: sp.Expr) -> sp.Expr | None:
+        spec = cls.spec
+        if spec.evaluate is not None:
+            value = spec.evaluate(*args)
+            if value is not None:
+                return value
+        if len(args) == 1 and spec.parity and args[0].could_extract_minus_sign():
+            return cls(-args[0]) * (-1 if spec.parity == "odd" else 1)
+        return None
+
+    def fdiff(self, argindex: int = 1) -> sp.Expr:
+        return self.spec.derivative(argindex - 1).head(*self.args)
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"{self.spec.name}({', '.join(map(printer._print, self.args))})"
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        text = rf"{self.spec.latex}\left({', '.join(map(printer._print, self.args))}\right)"
+        return text if exp is None else rf"{text}^{{{exp}}}"
+
+
+class Function:
+    """φ: Rᵏ → R, applied coordinatewise.
+
+    `definition` maps sympy arguments to an expression in sympy's own functions (None for a numeric function);
+    `parity` is φ(−x) = ±φ(x) for k = 1; `growth` is of φ itself; `kinks` are the points where φ or φ′ jumps (k = 1).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        definition: Callable[..., sp.Expr] | None,
+        *,
+        arity: int = 1,
+        derivative: Callable[[int], Function] | None = None,
+        parity: Parity = None,
+        growth: Growth | None = None,
+        kinks: tuple[float, ...] = (),
+        jumps: bool = False,
+        evaluate: Callable[..., sp.Expr | None] | None = None,
+        latex: str | None = None,
+        torch: Callable[..., Any] | None = None,
+        opaque: bool = True,
+        user: bool = False,
+    ) -> None:
+        self.name = name
+        self.arity = arity
+        self.parity: Parity = parity
+        self.growth = growth
+        self.kinks = kinks
+        self.jumps = jumps
+        self.evaluate = evaluate
+        self.latex = latex or rf"\mathrm{{{name.replace('_', chr(92) + '_')}}}"
+        self.torch = torch
+        self.user = user  # made by ns.function or ns.numeric: a listing must define it
+        self._definition = definition
+        self._derivative = derivative
+        self._derivatives: dict[int, Function] = {}
+        self.opaque = opaque
+        self.head: type[Head] = type(name, (Head,), {"spec": self, "nargs": arity})
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def numeric(self) -> bool:
+        """True when no expression exists and the function is a torch callable."""
+        return self._definition is None
+
+    def definition(self, *args: sp.Expr) -> sp.Expr:
+        """φ(args) in sympy's own functions and in other heads of lower level."""
+        if self._definition is None:
+            raise ValueError(f"{self.name} is numeric: it has no expression")
+        return exact(self._definition(*args))
+
+    def sym(self, *args: Any) -> sp.Expr:
+        """The sympy expression φ(args); polynomials and sympy's own functions are written out."""
+        values = [exact(a) for a in args]
+        return self.head(*values) if self.opaque else self.definition(*values)
+
+    def derivative(self, index: int = 0) -> Function:
+        """∂φ/∂x_index as a Function, named `φ'` (`φ'2` for the second argument)."""
+        if index not in self._derivatives:
+            self._derivatives[index] = self._make_derivative(index)
+        return self._derivatives[index]
+
+    def _make_derivative(self, index: int) -> Function:
+        if self._derivative is not None:
+            return self._derivative(index)
+        if self._definition is None:
+            raise ValueError(f"{self.name} is numeric and was given no derivative; pass derivative=")
+        symbols = _symbols(self.arity)
+        body = sp.diff(self.definition(*symbols), symbols[index])
+        flipped: Parity = {"odd": "even", "even": "odd", None: None}[self.parity]  # type: ignore[assignment]
+        return Function(
+            f"{self.name}'" if self.arity == 1 else f"{self.name}'{index + 1}",
+            lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))),
+            arity=self.arity,
+            parity=flipped,
+            growth=None if self.jumps else self.growth,
+            kinks=self.kinks,
+            jumps=bool(self.kinks),
+            opaque=self.opaque,
+            user=False,
+        )
+
+    @property
+    def prime(self) -> Function:
+        """The derivative of a function of one argument."""
+        return self.derivative(0)
+
+    def __call__(self, *args: Any) -> Any:
+        """Applied to expressions of the DSL gives a pending expression, to sympy expressions a sympy expression."""
+        if len(args) != self.arity:
+            raise TypeError(f"{self.name} takes {self.arity} argument(s), got {len(args)}")
+        for a in args:
+            if hasattr(a, "__netsor_apply__"):
+                return a.__netsor_apply__(self, args)
+        return self.sym(*args)
+
+
+@cache
+def _symbols(k: int) -> tuple[sp.Symbol, ...]:
+    return tuple(sp.Symbol(f"x{i}", real=True) for i in range(k))
+
+
+# ---------------------------------------------------------------- the table
+
+
+def _sign_of(x: sp.Expr) -> int | None:
+    """The sign of a sympy number, None when x is not a number."""
+    if not x.is_number or x.atoms(Head):
+        return None
+    if x.is_zero:
+        return 0
+    return 1 if x.is_positive else -1 if x.is_negative else None
+
+
+def _step_value(x: sp.Expr) -> sp.Expr | None:
+    s = _sign_of(x)
+    return None if s is None else sp.Integer(1 if s > 0 else 0)
+
+
+def _sign_value(x: sp.Expr) -> sp.Expr | None:
+    s = _sign_of(x)
+    return None if s is None else sp.Integer(s)
+
+
+def _relu_value(x: sp.Expr) -> sp.Expr | None:
+    s = _sign_of(x)
+    return None if s is None else (x if s > 0 else sp.Integer(0))
+
+
+def _zero_at_zero(x: sp.Expr) -> sp.Expr | None:
+    return sp.Integer(0) if x.is_zero else None
+
+
+def _abs_value(x: sp.Expr) -> sp.Expr | None:
+    s = _sign_of(x)
+    return None if s is None else s * x
+
+
+def _no_derivative(_: int) -> Function:
+    return zero
+
+
+zero = Function("zero", lambda x: sp.Integer(0), opaque=False, parity="even", growth="bounded")
+step = Function(
+    "step", lambda x: sp.Heaviside(x, 0), derivative=_no_derivative, growth="bounded", kinks=(0.0,), jumps=True,
+    evaluate=_step_value,
+)  # fmt: skip
+sign = Function(
+    "sign", lambda x: 2 * step.head(x) - 1, derivative=_no_derivative, parity="odd", growth="bounded", kinks=(0.0,),
+    jumps=True, evaluate=_sign_value,
+)  # fmt: skip
+relu = Function(
+    "relu", lambda x: x * step.head(x), derivative=lambda _: step, growth="polynomial", kinks=(0.0,),
+    evaluate=_relu_value,
+)  # fmt: skip
+abs = Function(  # noqa: A001 - the field's name
+    "abs", lambda x: 2 * relu.head(x) - x, derivative=lambda _: sign, parity="even", growth="polynomial", kinks=(0.0,),
+    evaluate=_abs_value,
+)  # fmt: skip
+
+
+@cache
+def leaky_relu(a: Any = 0.01) -> Function:
+    """max(x, a x) for a ≤ 1."""
+    c = exact(a)
+    slope = Function(
+        f"leaky_relu[{c}]'", lambda x: c + (1 - c) * step.head(x), derivative=_no_derivative, growth="bounded",
+        kinks=(0.0,), jumps=True,
+    )  # fmt: skip
+    return Function(
+        f"leaky_relu[{c}]", lambda x: c * x + (1 - c) * relu.head(x), derivative=lambda _: slope, growth="polynomial",
+        kinks=(0.0,), evaluate=_zero_at_zero,
+    )  # fmt: skip
+
+
+def _elu_tail(x: sp.Expr, order: int) -> sp.Expr:
+    """d^order/dx^order of (eˣ − 1)[x ≤ 0] away from 0, with [x ≤ 0] = 1 − step(x)."""
+    return (sp.exp(x) - (1 if order == 0 else 0)) * (1 - step.head(x))
+
+
+@cache
+def elu_alpha(alpha: Any) -> Function:
+    """x for x > 0, alpha (eˣ − 1) otherwise."""
+    c = exact(alpha)
+    suffix = "" if c == 1 else f"[{c}]"
+    second = Function(
+        f"elu{suffix}''", lambda x: c * _elu_tail(x, 1), growth="bounded", kinks=(0.0,), jumps=True,
+    )  # fmt: skip
+    first = Function(
+        f"elu{suffix}'", lambda x: step.head(x) + c * _elu_tail(x, 1), derivative=lambda _: second, growth="bounded",
+        kinks=(0.0,), jumps=bool(c != 1),
+    )  # fmt: skip
+    return Function(
+        f"elu{suffix}", lambda x: relu.head(x) + c * _elu_tail(x, 0), derivative=lambda _: first, growth="polynomial",
+        kinks=(0.0,), evaluate=_zero_at_zero,
+    )  # fmt: skip
+
+
+elu = elu_alpha(1)
+erf = Function(
+    "erf", lambda x: sp.erf(x), parity="odd", growth="bounded", evaluate=_zero_at_zero,
+)  # fmt: skip
+gelu = Function(
+    "gelu", lambda x: x * (1 + erf.head(x / sp.sqrt(2))) / 2, growth="polynomial", evaluate=_zero_at_zero,
+)  # fmt: skip
+tanh = Function("tanh", lambda x: sp.tanh(x), parity="odd", growth="bounded", evaluate=_zero_at_zero)
+sigmoid = Function("sigmoid", lambda x: (1 + tanh.head(x / 2)) / 2, growth="bounded")
+silu = Function("silu", lambda x: x * sigmoid.head(x), growth="polynomial", evaluate=_zero_at_zero)
+softplus = Function(
+    "softplus", lambda x: sp.log(1 + sp.exp(x)), derivative=lambda _: sigmoid, growth="polynomial",
+)  # fmt: skip
+gaussian = Function("gaussian", lambda x: sp.exp(-(x**2)), parity="even", growth="bounded")
+sin = Function("sin", lambda x: sp.sin(x), opaque=False, parity="odd", growth="bounded")
+cos = Function("cos", lambda x: sp.cos(x), opaque=False, parity="even", growth="bounded")
+exp = Function("exp", lambda x: sp.exp(x), opaque=False, growth="exponential")
+identity = Function("identity", lambda x: x, opaque=False, parity="odd", growth="polynomial")
+square = Function("square", lambda x: x**2, opaque=False, parity="even", growth="polynomial")
+cube = Function("cube", lambda x: x**3, opaque=False, parity="odd", growth="polynomial")
+
+
+def polynomial(coefficients: Sequence[Any]) -> Function:
+    """Σ_i coefficients[i] xⁱ."""
+    c = [exact(a) for a in coefficients]
+    text = ", ".join(map(str, c))
+
+    def parity() -> Parity:
+        nonzero = {i % 2 for i, a in enumerate(c) if a != 0}
+        return "odd" if nonzero == {1} else "even" if nonzero == {0} else None
+
+    def value(x: sp.Expr) -> sp.Expr:
+        return sp.Add(*(a * x**i for i, a in enumerate(c)))
+
+    return Function(f"polynomial[{text}]", value, opaque=False, parity=parity(), growth="polynomial")
+
+
+_TABLE: dict[str, Function] = {
+    f.name: f
+    for f in (
+        step, sign, relu, abs, elu, erf, gelu, tanh, sigmoid, silu, softplus, gaussian, sin, cos, exp, identity,
+        square, cube,
+    )  # fmt: skip
+}
+_FAMILIES: dict[str, Callable[..., Function]] = {
+    "leaky_relu": leaky_relu,
+    "elu": elu_alpha,
+    "polynomial": lambda *c: polynomial(c),
+}
+
+
+def builtin_names() -> tuple[str, ...]:
+    """Names of the functions every listing knows, parametrised ones included."""
+    return tuple(sorted({*_TABLE, *_FAMILIES}))
+
+
+def builtin(name: str, parameters: Sequence[Any] = ()) -> Function:
+    """The built-in function of a name; parametrised ones take their numbers. KeyError when there is none."""
+    if parameters:
+        return _FAMILIES[name](*(exact(p) for p in parameters))
+    if name == "leaky_relu":
+        return leaky_relu()
+    return _TABLE[name]
+
+
+def as_function(phi: str | Function) -> Function:
+    """A Function from its name; KeyError lists the known names."""
+    if isinstance(phi, Function):
+        return phi
+    try:
+        return builtin(phi)
+    except KeyError:
+        raise KeyError(f"no function is called {phi!r}; known: {', '.join(builtin_names())}") from None
+
+
+# ---------------------------------------------------------------- the user's own
+
+
+def function(
+    name: str,
+    definition: Callable[..., Any],
+    *,
+    arity: int | None = None,
+    parity: Parity = None,
+    growth: Growth | None = None,
+    kinks: tuple[float, ...] = (),
+) -> Function:
+    """A function given by a sympy expression: `ns.function("swish2", lambda x: x * ns.sigmoid(2 * x))`.
+
+    Parity of a function of one argument is found by substitution; growth by the checker.
+    """
+    count = arity if arity is not None else definition.__code__.co_argcount
+    symbols = _symbols(count)
+    body = exact(definition(*symbols))
+    if parity is None and count == 1:
+        parity = expression_parity(body, symbols[0])
+    if not kinks and any(h.spec.kinks for h in body.atoms(Head)):
+        kinks = expression_kinks(body, symbols[0]) if count == 1 else ()
+    return Function(
+        name, lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))), arity=count, parity=parity,
+        growth=growth, kinks=kinks, user=True,
+    )  # fmt: skip
+
+
+def numeric(
+    name: str,
+    call: Callable[..., Any],
+    *,
+    derivative: Callable[..., Any] | Function | None = None,
+    parity: Parity = None,
+    growth: Growth | None = None,
+    kinks: tuple[float, ...] = (),
+) -> Function:
+    """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse."""
+    if isinstance(derivative, Function) or derivative is None:
+        prime = derivative
+    else:
+        flipped: Parity = {"odd": "even", "even": "odd", None: None}[parity]  # type: ignore[assignment]
+        prime = Function(f"{name}'", None, torch=derivative, parity=flipped, kinks=kinks, growth=growth)
+    return Function(
+        name, None, torch=call, derivative=None if prime is None else (lambda _: prime), parity=parity, growth=growth,
+        kinks=kinks, user=True,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- facts about expressions
+
+
+def write_out(expr: sp.Expr, keep: frozenset[str] = frozenset()) -> sp.Expr:
+    """Every head replaced by its definition, down to sympy's own functions and the heads named in `keep`."""
+    while True:
+        heads = {h for h in expr.atoms(Head) if h.spec.name not in keep and not h.spec.numeric}
+        if not heads:
+            return expr
+        expr = expr.xreplace({h: h.spec.definition(*h.args) for h in heads})
+
+
+def expression_parity(expr: sp.Expr, *symbols: sp.Symbol) -> Parity:
+    """'odd' or 'even' when flipping the sign of all symbols provably flips or keeps the expression."""
+    flipped = expr.subs({s: -s for s in symbols}, simultaneous=True)
+    for parity, candidate in (("even", expr), ("odd", -expr)):
+        if flipped == candidate or sp.expand(flipped - candidate) == 0:
+            return parity  # type: ignore[return-value]
+    basic = frozenset({"step", "tanh", "erf"})
+    difference = {
+        "even": sp.expand(write_out(flipped - expr, basic)),
+        "odd": sp.expand(write_out(flipped + expr, basic)),
+    }
+    for parity, value in difference.items():
+        if value == 0:
+            return parity  # type: ignore[return-value]
+    return None
+
+
+def expression_kinks(expr: sp.Expr, symbol: sp.Symbol) -> tuple[float, ...]:
+    """Points where an inner kinked head of a function of one variable sits; affine inner arguments only."""
+    points: set[float] = set()
+    for h in expr.atoms(Head):
+        inner = h.args[0]
+        for k in h.spec.kinks:
+            slope, offset = inner.coeff(symbol, 1), inner.coeff(symbol, 0)
+            if slope.is_number and slope != 0 and sp.expand(inner - slope * symbol - offset) == 0:
+                points.add(float((k - offset) / slope))
+            elif inner.has(symbol):
+                points.update(float(r) for r in sp.real_roots(sp.Poly(inner - k, symbol)) if inner.is_polynomial(symbol))
+    return tuple(sorted(points))
