@@ -1,0 +1,32 @@
+"""The multilayer perceptron (Tensor Programs II, Program 1)."""
+
+from __future__ import annotations
+
+from netsor.dsl import Program
+from netsor.ir import Number
+from netsor.programs.per_layer import MaybeVariance, Phis, Variance, functions, per_layer
+
+
+def mlp(
+    depth: int = 2, phi: Phis = "relu", var_w: Variance = 1, var_b: MaybeVariance = 1, var_v: Number = 1,
+    tied: bool = False,
+) -> Program:  # fmt: skip
+    """hˡ = Wˡ xˡ⁻¹, xˡ = φ(hˡ + bˡ), f = v·x^L/√n, x⁰ the data.
+
+    `tied`: layers 2 … L share one matrix W and one bias b (of the second layer's variances); W¹ and b¹ are their own.
+    """
+    p = Program("mlp")
+    n = p.width("n")
+    x = p.data("x")
+    var_ws, var_bs = per_layer(var_w, depth, "var_w"), per_layer(var_b, depth, "var_b")
+    for l, f in enumerate(functions(phi, depth), 1):
+        shared = tied and l > 1
+        suffix = "" if shared else str(l)
+        if not shared or l == 2:
+            W = p.matrix(f"W{suffix}", n, x, var=var_ws[l - 1])
+            var = var_bs[l - 1]
+            b = 0 if var is None else p.bias(f"b{suffix}", n, var=var)
+        h = p.let(f"h{l}", W @ x)
+        x = p.let(f"x{l}", f(h + b))
+    p.output(p.readout("v", n, var=var_v), x)
+    return p
