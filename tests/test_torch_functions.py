@@ -1,0 +1,77 @@
+"""Expressions printed as torch: values, stability, derivatives by autograd, text."""
+
+from __future__ import annotations
+
+import mpmath as mp
+import pytest
+import sympy as sp
+import torch
+
+import netsor as ns
+from netsor.compilers.torch_functions import torch_function, torch_source
+from netsor.errors import UnsupportedError
+from netsor.functions import builtin, builtin_names, elu_alpha, write_out
+
+X, Y = sp.symbols("x y", real=True)
+PARAMETERS = {"leaky_relu": (0.1,), "polynomial": (1, 0.5, -2, 0.25)}
+FUNCTIONS = [builtin(name, PARAMETERS.get(name, ())) for name in builtin_names()] + [elu_alpha(0.5)]
+POINTS = [-60.0, -7.3, -1.0, -0.3, -1e-8, 0.7, 2.5, 40.0]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+def test_values_and_two_derivatives(function: ns.Function) -> None:
+    """φ, φ′ and φ″ equal 40-digit values of the definition, at large arguments too."""
+    mp.mp.dps = 40
+    for f in (function, function.prime, function.prime.prime):
+        exact = sp.lambdify(X, write_out(f.sym(X)), [{"Heaviside": lambda x, _: mp.mpf(x > 0)}, "mpmath"])
+        expected = torch.tensor([float(exact(mp.mpf(x))) for x in POINTS], dtype=torch.float64)
+        actual = torch_function(f.sym(X), (X,))(torch.tensor(POINTS, dtype=torch.float64))
+        scale = max(1.0, float(expected.abs().max()))
+        assert torch.allclose(actual, expected, rtol=1e-14, atol=1e-15 * scale), f.name
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+def test_derivative_is_autograd(function: ns.Function) -> None:
+    x = torch.tensor([-3.0, -0.5, 0.2, 1.7], dtype=torch.float64, requires_grad=True)
+    torch_function(function.sym(X) + X, (X,))(x).sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    assert torch.allclose(torch_function(function.prime.sym(X), (X,))(x) + 1, x.grad, atol=1e-14)
+
+
+def test_source_is_readable() -> None:
+    h, b = sp.symbols("h b", real=True)
+    names = {h: "h1", b: "b1"}
+    assert torch_source(ns.relu(h + b), names) == "torch.relu(h1 + b1)" or torch_source(ns.relu(h + b), names) == (
+        "torch.relu(b1 + h1)"
+    )
+    assert torch_source(ns.tanh(h) * sp.Rational("1.44"), names) == "1.44 * torch.tanh(h1)"
+    assert torch_source(h / sp.sqrt(b + sp.Rational("1e-5")), names) == "h1 / torch.sqrt(b1 + 1e-05)"
+    assert torch_source(sp.Max(h, b), names) == "torch.maximum(b1, h1)"
+    assert torch_source(ns.tanh.prime.sym(h), names) == "1 - torch.tanh(h1) ** 2"
+
+
+def test_constants_and_sympy_functions() -> None:
+    e = sp.sqrt(2) * X / 3 + sp.sqrt(sp.pi / 2) - sp.Rational(3, 7) + sp.Max(X, Y, 0) - sp.Min(X, 2) + sp.floor(Y)
+    e += sp.log(1 + Y**2) + sp.tan(X) + sp.Heaviside(X) + sp.erf(Y) + (X**2 + 1) ** sp.Rational(-3, 2) - (X - Y) ** 3
+    e += sp.Piecewise((X, X > Y), (Y**2, True)) + sp.exp(-(X**2) / 2)
+    for x, y in ((0.3, -1.7), (-2.2, 0.9), (1.1, 1.0)):
+        value = torch_function(e, (X, Y))(torch.tensor(x, dtype=torch.float64), torch.tensor(y, dtype=torch.float64))
+        assert float(value) == pytest.approx(float(e.subs({X: x, Y: y}).evalf()), rel=1e-14)
+
+
+def test_results_have_the_arguments_shape() -> None:
+    x, y = torch.ones(3, 1), torch.ones(4)
+    assert torch_function(sp.Integer(2), (X, Y))(x, y).shape == (3, 4)
+    assert torch_function(X + 1, (X, Y))(x, y).shape == (3, 4)
+    assert torch_function(X / 3, (X,))(x).dtype == torch.float32
+
+
+def test_numeric_functions_are_called_and_others_refused() -> None:
+    f = ns.numeric("bump", lambda x: torch.exp(-(x**4)), derivative=lambda x: -4 * x**3 * torch.exp(-(x**4)))
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    assert torch.equal(torch_function(2 * f.sym(X), (X,))(x), 2 * torch.exp(-(x**4)))
+    assert torch.equal(torch_function(f.prime.sym(X), (X,))(x), -4 * x**3 * torch.exp(-(x**4)))
+    with pytest.raises(UnsupportedError, match="bump is a numeric function"):
+        torch_source(f.sym(X), (X,))
+    with pytest.raises(UnsupportedError, match="zeta"):
+        torch_source(sp.zeta(X), (X,))
