@@ -1,0 +1,246 @@
+"""E f(u), E f(u)g(u) and E f(u)g(v) for jointly Gaussian u, v: which rule, how far it is off, and its gradient.
+
+Order: bilinearity, closed forms for pairs of terms, Mehler's series for the rest, quadrature for the entries where
+the series' bound is not enough. Gradients are Price's theorem, so they are expectations of derivatives again:
+∂/∂k12 = E f′g′, ∂/∂k11 = ½ E f″g, ∂/∂m₁ = E f′g. Where the value has a cone (ρ = ±1, zero variance) the expectations
+of coinciding distributions count as zero, which is the symmetric derivative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import closed, hermite, line, plane, singular
+from .functions import Fn, from_terms
+from .gauss import EPS, Gauss, gauss, ratio
+from .report import report
+from .terms import Delta, Numeric, Sum, Term
+
+Mean = Tensor | None
+
+
+def E2(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None) -> Tensor:
+    """E f(u)g(v), (u, v) ~ N((m1, m2), [[k11, k12], [k12, k22]]), broadcasting; a mean None is zero."""
+    return _entry(_Pair, f, g, (k11, k22, k12, m1, m2))
+
+
+def E11(f: Fn, g: Fn, k: Tensor, m: Mean = None) -> Tensor:
+    """E f(u)g(u), u ~ N(m, k), elementwise."""
+    return _entry(_Diagonal, f, g, (k, m))
+
+
+def E1(f: Fn, k: Tensor, m: Mean = None) -> Tensor:
+    """E f(u), u ~ N(m, k), elementwise."""
+    return _entry(_Single, f, f, (k, m))
+
+
+def _entry(rule: Any, f: Fn, g: Fn, given: tuple[Any, ...]) -> Tensor:
+    """Apply a rule in float64 and give the result back in the arguments' own dtype."""
+    tensors = [x for x in given if isinstance(x, Tensor)]
+    shaped = [x.dtype for x in tensors if x.is_floating_point() and x.dim()]
+    scalars = [x.dtype for x in tensors if x.is_floating_point() and not x.dim()]
+    dtype = _widest(shaped or scalars)
+    device = tensors[0].device if tensors else None
+    exact = [None if x is None else torch.as_tensor(x, device=device).to(torch.float64) for x in given]
+    out: Tensor = rule.apply(f, g, *exact)
+    return out.to(dtype)
+
+
+def _widest(dtypes: list[torch.dtype]) -> torch.dtype:
+    out = dtypes[0] if dtypes else torch.float64
+    for other in dtypes[1:]:
+        out = torch.promote_types(out, other)
+    return out
+
+
+class _Pair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean, m2: Mean) -> Tensor:
+        ctx.save_for_backward(k11, k22, k12, m1, m2)
+        ctx.pair = f, g
+        return pair(f, g, gauss(k11, k22, k12, m1, m2))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        f, g = ctx.pair
+        given = ctx.saved_tensors
+        df, dg = f.derivative, g.derivative
+        price = ((0.5, df.derivative, g), (0.5, f, dg.derivative), (1.0, df, dg), (1.0, df, g), (1.0, f, dg))
+        grads = [
+            _sum_to(grad * (c * E2(a, b, *given)), x) if x is not None and needed else None
+            for (c, a, b), x, needed in zip(price, given, ctx.needs_input_grad[2:], strict=True)
+        ]
+        return (None, None, *grads)
+
+
+class _Diagonal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
+        ctx.save_for_backward(k, m)
+        ctx.pair = f, g
+        return diagonal(f, g, k, m)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        f, g = ctx.pair
+        k, m = ctx.saved_tensors
+        df, dg = f.derivative, g.derivative
+        second = E11(df.derivative, g, k, m) + 2 * E11(df, dg, k, m) + E11(f, dg.derivative, k, m)
+        first = None
+        if m is not None and ctx.needs_input_grad[3]:
+            first = _sum_to(grad * (E11(df, g, k, m) + E11(f, dg, k, m)), m)
+        return None, None, _sum_to(grad * (0.5 * second), k), first
+
+
+class _Single(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
+        del g
+        ctx.save_for_backward(k, m)
+        ctx.f = f
+        return single(f, k, m)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        k, m = ctx.saved_tensors
+        prime = ctx.f.derivative
+        first = None
+        if m is not None and ctx.needs_input_grad[3]:
+            first = _sum_to(grad * E1(prime, k, m), m)
+        return None, None, _sum_to(grad * (0.5 * E1(prime.derivative, k, m)), k), first
+
+
+def _sum_to(grad: Tensor, like: Tensor) -> Tensor:
+    return grad.sum_to_size(like.shape)
+
+
+def split(f: Fn) -> tuple[Sum, Fn | None]:
+    """The atoms with closed forms, and the rest as one function."""
+    known = tuple((c, t) for c, t in f.terms if not isinstance(t, Numeric))
+    rest = tuple((c, t) for c, t in f.terms if isinstance(t, Numeric))
+    if not rest:
+        return known, None
+    return known, f if not known else from_terms(rest, f.source)
+
+
+def trusted(f: Fn, k: Tensor) -> bool:
+    """Whether the closed forms of f keep their digits at these variances (zero always does)."""
+    low, high = f.trusted
+    if low == 0 and high == float("inf"):
+        return True
+    return bool(((k == 0) | ((k >= low) & (k <= high))).all())
+
+
+def pair(f: Fn, g: Fn, on: Gauss) -> Tensor:
+    """E f(u)g(v), atom by atom; atoms without a closed form stay together, one series for each group."""
+    shape = torch.broadcast_shapes(on.det.shape, *(m.shape for m in (on.m1, on.m2) if m is not None))
+    if shape != on.det.shape:
+        on = on._replace(det=on.det.expand(shape))
+    if on.det.numel() == 0:
+        return torch.zeros_like(on.det)
+    f = f if trusted(f, on.k11) else opaque(f)
+    g = g if trusted(g, on.k22) else opaque(g)
+    (known_f, rest_f), (known_g, rest_g) = split(f), split(g)
+    total = torch.zeros_like(on.det)
+    for c1, t1 in known_f:
+        for c2, t2 in known_g:
+            total = total + _atoms(c1, t1, c2, t2, on)
+    if rest_g is not None:
+        total = total + _mixed(known_f, rest_g, on)
+    if rest_f is not None:
+        total = total + _mixed(known_g, rest_f, on.swapped())
+    if rest_f is not None and rest_g is not None:
+        total = total + numeric(rest_f, rest_g, on)
+    if rest_f is None and rest_g is None:
+        report("closed form", 64 * EPS)
+    return total
+
+
+def opaque(f: Fn) -> Fn:
+    """f known by its values alone (its distributions stay apart)."""
+    deltas = tuple((c, t) for c, t in f.terms if isinstance(t, Delta))
+    smooth = Numeric(f.call, f.kinks, lambda: f.derivative)
+    return Fn(f.name, f.source, f.call, f.kinks, (*deltas, (1.0, smooth)))
+
+
+def _mixed(known: Sum, rest: Fn, on: Gauss) -> Tensor:
+    """Known atoms of u against a function of v given by its values."""
+    total = torch.zeros_like(on.det)
+    for c, t in known:
+        if isinstance(t, Delta):
+            total = total + c.real * singular.against(t, rest, on, E1)
+    others = tuple((c, t) for c, t in known if isinstance(t, Term))
+    return total + numeric(from_terms(others, "known"), rest, on) if others else total
+
+
+def _atoms(c1: complex, t1: Any, c2: complex, t2: Any, on: Gauss) -> Tensor:
+    """E of one pair of atoms with closed forms."""
+    if isinstance(t1, Delta):
+        return c1.real * singular.against(t1, from_terms(((c2, t2),), "g"), on, E1)
+    if isinstance(t2, Delta):
+        return c2.real * singular.against(t2, from_terms(((c1, t1),), "f"), on.swapped(), E1)
+    if closed.closes(t1, t2):
+        return closed.real_pair(c1, t1, c2, t2, on)
+    return numeric(from_terms(((c1, t1),), "f"), from_terms(((c2, t2),), "g"), on)
+
+
+def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
+    """E f(u)g(v) by Mehler's series, the diagonal rule at ρ = ±1, and panels where the series does not reach."""
+    rho = ratio(on.k12, (on.k11 * on.k22).sqrt()).clamp(-1, 1).expand(on.det.shape)
+    exact = (on.det == 0) & (rho != 0)
+    inside = rho.abs().masked_fill(exact, 0.0)
+    found = hermite.series(f, g, on, rho, float(inside.max()))
+    value = found.value.expand(on.det.shape)
+    report("hermite", found.bound)
+    if bool(exact.any()):
+        value = value.masked_scatter(exact, plane.diagonal(f, g, _pick(on, exact)))
+        report("quadrature", 64 * EPS)
+    beyond = inside > found.reach
+    if bool(beyond.any()):
+        inner = plane.plane(f, lambda k, m: single(g, k, m), g, _pick(on, beyond))
+        value = value.masked_scatter(beyond, inner)
+        report("quadrature", 1e-12)
+    return value
+
+
+def _pick(on: Gauss, mask: Tensor) -> Gauss:
+    return Gauss(*(None if t is None else t.expand(mask.shape)[mask] for t in on))
+
+
+def diagonal(f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
+    """E f(u)g(u): the closed form at ρ = 1, or one integral of f·g."""
+    k = k.clamp(min=0)
+    zero = torch.zeros_like(k if m is None else k + m)
+    numeric_atoms = any(isinstance(t, Numeric) for h in (f, g) for _, t in h.terms)
+    singular_atoms = any(isinstance(t, Delta) for h in (f, g) for _, t in h.terms)
+    if singular_atoms or not (numeric_atoms or not trusted(f, k) or not trusted(g, k)):
+        return pair(f, g, Gauss(k, k, k, zero, m, m))
+    value, error = line.expectation(lambda x: f.call(x) * g.call(x), _merge(f.kinks, g.kinks), k, m)
+    report("quadrature", error + 8 * EPS)
+    return value
+
+
+def _merge(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(sorted({*a, *b}))
+
+
+def single(f: Fn, k: Tensor, m: Mean) -> Tensor:
+    """E f(u): the closed form, or one integral of f."""
+    k = k.clamp(min=0)
+    if not trusted(f, k):
+        f = opaque(f)
+    zero = torch.zeros_like(k if m is None else k + m)
+    on = Gauss(k, torch.zeros((), dtype=k.dtype, device=k.device), torch.zeros((), dtype=k.dtype, device=k.device), zero, m)
+    known, rest = split(f)
+    total = zero
+    for c, t in known:
+        total = total + _atoms(c, t, 1.0, Term(), on)
+    if rest is None:
+        report("closed form", 64 * EPS)
+        return total
+    value, error = line.expectation(rest.call, rest.kinks, k, m)
+    report("quadrature", error + 8 * EPS)
+    return total + value

@@ -1,0 +1,139 @@
+"""Mehler's series: E f(u)g(v) = Σ_k a_k b_k ρ^k with a_k = E f(m₁ + σ₁z) h_k(z), h_k the normalised Hermite polynomials.
+
+The coefficients belong to one input each, so an entry of a Gram matrix costs a polynomial in ρ. Cutting the series
+after K leaves at most |ρ|^{K+1} √(tail_f · tail_g), tail_f = E f² − Σ_{k≤K} a_k².
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import line
+from .functions import Fn
+from .gauss import EPS, Gauss, ratio
+from .terms import Term
+
+DEGREES = (48, 160, 512)
+TARGET = 1e-14  # relative to √(E f² E g²)
+ACCEPT = 1e-11  # entries whose bound is above this are integrated instead
+
+
+class Coefficients(NamedTuple):
+    """a `[K+1, *shape]`, the scale √E f² `[*shape]`, the largest relative tail after each k, and the rule's error."""
+
+    a: Tensor
+    scale: Tensor
+    tails: list[float]
+    error: float
+
+
+def coefficients(f: Fn, k: Tensor, m: Tensor | None, degree: int) -> Coefficients:
+    """The Hermite coefficients of z ↦ f(m + √k z) up to the degree."""
+    sigma = k.sqrt() if m is None else k.sqrt() + torch.zeros_like(m)
+    level, error = line.probe(f.call, f.kinks, sigma, m)
+    flat, mean = sigma.reshape(-1), None if m is None else m.broadcast_to(sigma.shape).reshape(-1)
+    count = line.rule(f.kinks, flat[:1], None if mean is None else mean[:1], level).z.shape[0]
+    step = max(1, line.CHUNK // (2 * count))
+    parts = []
+    for i in range(0, flat.numel(), step):
+        s, mu = flat[i : i + step], None if mean is None else mean[i : i + step]
+        r = line.rule(f.kinks, s, mu, level)
+        values = f.call(s * r.z if mu is None else mu + s * r.z)
+        parts.append(torch.cat([(r.w * values**2).sum(0, keepdim=True).sqrt(), _project(r, values, degree)]))
+    both = torch.cat(parts, 1)
+    scale, a = both[0], both[1:]
+    return Coefficients(a.reshape(-1, *sigma.shape), scale.reshape(sigma.shape), _tails(f, a, scale), error)
+
+
+def _project(r: line.Rule, values: Tensor, degree: int) -> Tensor:
+    """Σ_z w·f·h_k for k = 0 … degree, by the three-term recurrence of √w·h_k (no overflow)."""
+    shared = r.z.shape[1] == 1
+    root = torch.exp(-0.25 * r.z * r.z)
+    weighted = r.w / root * values
+    before, now = torch.zeros_like(r.z), root
+    rows = []
+    for k in range(degree + 1):
+        rows.append(now[:, 0] if shared else (weighted * now).sum(0))
+        before, now = now, (r.z * now - math.sqrt(k) * before) / math.sqrt(k + 1)
+    stacked = torch.stack(rows)
+    return stacked @ weighted if shared else stacked
+
+
+def _tails(f: Fn, a: Tensor, scale: Tensor) -> list[float]:
+    """√tail/√E f² after k = 0 … K, the largest over the inputs; zero behind a polynomial's degree."""
+    relative = ratio(a, scale) ** 2
+    later = relative.flip(0).cumsum(0).flip(0)
+    rest = (1 - later[0]).clamp(min=0) + EPS
+    tail = (later - relative + rest).sqrt().amax(1)
+    out: list[float] = tail.tolist()
+    degree = _degree(f)
+    return out if degree is None else [0.0 if k >= degree else t for k, t in enumerate(out)]
+
+
+def _degree(f: Fn) -> int | None:
+    powers = [t.power for _, t in f.terms if isinstance(t, Term) and not (t.linear or t.quadratic or t.gate)]
+    return max(powers, default=0) if len(powers) == len(f.terms) else None
+
+
+class Series(NamedTuple):
+    """The value, its relative error bound on the entries it serves, and the largest |ρ| that it serves."""
+
+    value: Tensor
+    bound: float
+    reach: float
+    scale: Tensor
+
+
+def series(f: Fn, g: Fn, gauss: Gauss, rho: Tensor, largest: float) -> Series:
+    """Σ a_k b_k ρ^k with enough terms for the largest |ρ|, or for as large a |ρ| as the bound can reach."""
+    for degree in DEGREES:
+        left = coefficients(f, gauss.k11, gauss.m1, degree)
+        right = coefficients(g, gauss.k22, gauss.m2, degree)
+        products = [s * t for s, t in zip(left.tails, right.tails, strict=True)]
+        terms = _enough(products, largest, TARGET)
+        if terms is not None:
+            break
+    reach = largest
+    if terms is None:
+        terms = degree
+        reach = min(largest, (ACCEPT / max(products[-1], 1e-300)) ** (1 / (degree + 1)))
+    error = left.error + right.error + 8 * EPS
+    value = horner(left.a[: terms + 1], right.a[: terms + 1], rho.clamp(-reach, reach))
+    return Series(value, reach ** (terms + 1) * products[terms] + error, reach, left.scale * right.scale)
+
+
+def _enough(products: list[float], largest: float, target: float) -> int | None:
+    for k, tails in enumerate(products):
+        if largest ** (k + 1) * tails <= target:
+            return k
+    return None
+
+
+def horner(a: Tensor, b: Tensor, rho: Tensor) -> Tensor:
+    """Σ_k a_k b_k ρ^k, skipping the coefficients that parity makes zero."""
+    size = (a.abs().reshape(len(a), -1).amax(1) * b.abs().reshape(len(b), -1).amax(1)).tolist()
+    floor = 1e-18 * max(size, default=0.0)
+    active = [k for k, s in enumerate(size) if s > floor] or [0]
+    total = torch.zeros(torch.broadcast_shapes(a.shape[1:], b.shape[1:], rho.shape), dtype=a.dtype, device=a.device)
+    squared = rho * rho
+    previous = active[-1]
+    for k in reversed(active):
+        _multiply(total, rho, squared, previous - k)
+        total.addcmul_(a[k], b[k])
+        previous = k
+    _multiply(total, rho, squared, previous)
+    return total
+
+
+def _multiply(total: Tensor, rho: Tensor, squared: Tensor, gap: int) -> None:
+    """total ← total·ρ^gap."""
+    if gap == 1:
+        total.mul_(rho)
+    elif gap == 2:
+        total.mul_(squared)
+    elif gap:
+        total.mul_(rho**gap)
