@@ -97,6 +97,7 @@ class Function:
         self._definition = definition
         self._derivative = derivative
         self._derivatives: dict[int, Function] = {}
+        self.origin: Function | None = None  # the function that this one, named by primes, is a derivative of
         self.opaque = opaque
         self.head: type[Head] = type(name, (Head,), {"spec": self, "nargs": arity})
 
@@ -122,7 +123,10 @@ class Function:
     def derivative(self, index: int = 0) -> Function:
         """∂φ/∂x_index as a Function, named `φ'` (`φ'2` for the second argument)."""
         if index not in self._derivatives:
-            self._derivatives[index] = self._make_derivative(index)
+            made = self._make_derivative(index)
+            if made.name.startswith(f"{self.name}'"):
+                made.origin = self
+            self._derivatives[index] = made
         return self._derivatives[index]
 
     def _make_derivative(self, index: int) -> Function:
@@ -224,10 +228,13 @@ abs = Function(  # noqa: A001 - the field's name
 )  # fmt: skip
 
 
-@cache
 def leaky_relu(a: Any = 0.01) -> Function:
     """max(x, a x) for a ≤ 1."""
-    c = exact(a)
+    return _leaky_relu(exact(a))
+
+
+@cache
+def _leaky_relu(c: sp.Expr) -> Function:
     slope = Function(
         f"leaky_relu[{c}]'", lambda x: c + (1 - c) * step.head(x), derivative=_no_derivative, growth="bounded",
         kinks=(0.0,), jumps=True,
@@ -243,10 +250,13 @@ def _elu_tail(x: sp.Expr, order: int) -> sp.Expr:
     return (sp.exp(x) - (1 if order == 0 else 0)) * (1 - step.head(x))
 
 
-@cache
 def elu_alpha(alpha: Any) -> Function:
     """x for x > 0, alpha (eˣ − 1) otherwise."""
-    c = exact(alpha)
+    return _elu_alpha(exact(alpha))
+
+
+@cache
+def _elu_alpha(c: sp.Expr) -> Function:
     suffix = "" if c == 1 else f"[{c}]"
     second = Function(
         f"elu{suffix}''", lambda x: c * _elu_tail(x, 1), growth="bounded", kinks=(0.0,), jumps=True,
