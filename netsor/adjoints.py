@@ -20,7 +20,8 @@ from typing import cast
 
 import sympy as sp
 
-from netsor import functions, ir
+from netsor import constants, functions, ir
+from netsor.constants import free_name
 from netsor.dsl import Program, moment
 from netsor.errors import UnsupportedError
 from netsor.expressions import Expr, Matrix
@@ -49,16 +50,10 @@ class Adjoints:
         """n_out / width."""
         return functions.exact(self.n_out.ratio) / functions.exact(cast(ir.Width, width).ratio)
 
-    def free_name(self, stem: str) -> str:
-        name, k = stem, 2
-        while name in self.p:
-            name, k = f"{stem}_{k}", k + 1
-        return name
-
     def one(self, dim: ir.Dim) -> Expr:
         """The scalar 1 as a family over one axis."""
         if dim not in self._ones:
-            self._ones[dim] = self.p.scalar(self.free_name(f"one_{dim.axis.name}"), 1, axes=(dim,))  # type: ignore[arg-type]
+            self._ones[dim] = constants.one(self.p, dim)
         return self._ones[dim]
 
     def size(self, dim: ir.Dim) -> Expr | int:
@@ -66,19 +61,18 @@ class Adjoints:
         if isinstance(dim.size, int):
             return dim.size
         if dim not in self._sizes:
-            total = self.one(dim).sum(dim.axis)
-            self._sizes[dim] = self.p.let(self.free_name(f"size_{dim.axis.name}"), total)
+            self._sizes[dim] = constants.size(self.p, dim)
         return self._sizes[dim]
 
     def unit(self, width: ir.Dimension) -> Expr:
         """The vector of ones."""
         if width not in self._unit:
-            self._unit[width] = self.p.vector(self.free_name(f"one_{width.name}"), width, mean=1, var=0)
+            self._unit[width] = self.p.vector(free_name(self.p, f"one_{width.name}"), width, mean=1, var=0)
         return self._unit[width]
 
     def transpose(self, matrix: ir.Var) -> Matrix:
         if matrix not in self._transposes:
-            wt = self.p.let(self.free_name(f"{matrix.name}t"), cast(Matrix, self.p.handle(matrix)).T)
+            wt = self.p.let(free_name(self.p, f"{matrix.name}t"), cast(Matrix, self.p.handle(matrix)).T)
             self._transposes |= {matrix: wt, wt.var: self.p.handle(matrix)}
         return self._transposes[matrix]
 

@@ -4,8 +4,8 @@ One gradient scale: dy = √n_out ∂f/∂y for every vector y, n_out the width 
 up; each seeds dx += scale √(n_out/n_v)/√|P| · v, P the axes of v. Axes Q that only x has are output axes: f is a family
 f[q′], and gradients carry an extra axis for it, dx[q, q′] = δ(q, q′) v. Data are not differentiated.
 
-Scans: the gradient of a state needs the gradient of the shifted state, which is made later, so the backward pass has one
-late-bound shift in the other direction for each late-bound shift of the forward pass.
+Scans: the gradient of a state needs the gradient of the shifted state, which is made later, so the backward pass has
+one late-bound shift in the other direction for each late-bound shift of the forward pass.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections import defaultdict
 
 import sympy as sp
 
-from netsor import ir
+from netsor import constants, ir
 from netsor.adjoints import Adjoints, refuse_data_scalars
+from netsor.constants import free_name
 from netsor.dsl import Program, inputs_of
 from netsor.errors import Location, ProgramError
 from netsor.expressions import Expr
@@ -161,6 +162,7 @@ class _Pass:
         self.found: Guess = {s.out: None for s in late}
         self.placeholders: dict[ir.Var, ir.Var] = {}
         self.output_axes: dict[ir.Axis, ir.Axis] = {}
+        self.deltas: dict[ir.Dim, Expr] = {}
 
     def run(self) -> Guess:
         lines = self.p.lines
@@ -207,12 +209,11 @@ class _Pass:
 
     def _delta(self, dim: ir.Dim) -> Expr:
         """δ(q, q′), a constant family over an axis and its output copy."""
-        other = self._output_axis(dim)
-        limit: object = "identity"
-        if isinstance(dim.size, int):
-            limit = tuple(tuple(int(i == j) for j in range(dim.size)) for i in range(dim.size))
-        name = self.rules.free_name(f"delta_{dim.axis.name}")
-        return self.p.constant(limit, (dim, ir.Dim(other, dim.size)), name)
+        if dim not in self.deltas:
+            other = ir.Dim(self._output_axis(dim), dim.size)
+            name = free_name(self.p, f"delta_{dim.axis.name}")
+            self.deltas[dim] = self.p.let(name, constants.delta(self.p, dim, other))
+        return self.deltas[dim]
 
     # ------------------------------------------------------------ lines
 
@@ -256,7 +257,7 @@ class _Pass:
             if not fresh and not seed:
                 return var
         if total.sym not in self.known:
-            var = self.p.var_of(self.p.let(self.rules.free_name(name), total))
+            var = self.p.var_of(self.p.let(free_name(self.p, name), total))
             self.known[total.sym] = var
         return self.known[total.sym]
 

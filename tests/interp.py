@@ -1,7 +1,7 @@
 """A program at finite width, one line after the other, in torch float64: too simple to be wrong.
 
-A family is a tensor [*axes, n] (scalars [*axes], matrices [*axes, rows, cols]), axes in the variable's order. Lines that
-read a later line (scans) are evaluated again until nothing changes. A zero `probe` is added to every G-var, so that
+A family is a tensor [*axes, n] (scalars [*axes], matrices [*axes, rows, cols]), axes in the variable's order. Lines
+that read a later line (scans) are evaluated again until nothing changes. A zero `probe` is added to every G-var, so that
 autograd's gradient at the probe is the total derivative with respect to that variable.
 """
 
@@ -126,7 +126,7 @@ class Interpreter:
         for i, a in enumerate(axes):
             if a not in own:
                 value = value.unsqueeze(i)
-        return value.reshape(*value.shape, *[1] * (tail - len(rest)))
+        return value.reshape((*value.shape, *[1] * (tail - len(rest))))
 
     def line(self, line: ir.Line) -> Tensor:
         out = line.out
@@ -162,8 +162,8 @@ class Interpreter:
     def scalar(self, line: ir.InputScalar) -> Tensor:
         if line.out.name in self.data:
             return self.data[line.out.name]
-        if line.limit == "identity":
-            return torch.eye(*self.shape(line.out), dtype=torch.float64)
+        if line.limit == "position":
+            return torch.arange(*self.shape(line.out), dtype=torch.float64)
         return tensor(line.limit if isinstance(line.limit, tuple) else float(line.limit))
 
     def apply(self, line: ir.Nonlin | ir.Moment) -> Tensor:

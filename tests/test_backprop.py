@@ -129,7 +129,11 @@ def family(build: Any, outputs: str = "mean", phi: ns.Function = ns.tanh) -> Pro
     return p
 
 
-CONSTRUCTS = {
+def taps_kept(p: Program, n: ns.Width, x: ns.Expr) -> ns.Expr:
+    return (p.matrix("V", n, n, axes=("k",)) @ x).sum("k")
+
+
+CONSTRUCTS: dict[str, Any] = {
     "window": lambda p, n, x: x.window(("row", "col"), size=3).sum("k"),
     "window, one axis": lambda p, n, x: x.window("row", size=2, padding="valid").sum("k"),
     "asymmetric": lambda p, n, x: x.window(("row", "col"), offsets=[(0, 0), (2, -1), (-3, 1)]).sum("k"),
@@ -138,7 +142,7 @@ CONSTRUCTS = {
     "circular": lambda p, n, x: x.window(("row", "col"), size=3, padding="circular").sum("k"),
     "circular strided": lambda p, n, x: x.window("row", offsets=[-1, 0, 2], stride=2, padding="circular").sum("k"),
     "padding": lambda p, n, x: x.window(("row", "col"), size=3, stride=2, padding=2, dilation=(1, 2)).sum("k"),
-    "taps kept": lambda p, n, x: (p.matrix("V", n, n, axes=("k",)) @ x.window("row", size=3)).sum("k"),
+    "taps kept": lambda p, n, x: taps_kept(p, n, x.window("row", size=3)),
     "mean": lambda p, n, x: x.mean("row"),
     "sum": lambda p, n, x: x - x.sum("col"),
     "max": lambda p, n, x: x.max("row"),

@@ -105,11 +105,18 @@ def _sizes(line: ir.Nonlin | ir.Moment) -> Iterator[Diagnostic]:
             if d.size is None:  # a scan's state whose size is not known yet
                 continue
             size, first = seen.setdefault(d.axis, (d.size, v))
-            if size != d.size and isinstance(size, int) == isinstance(d.size, int):
+            if size != d.size and _root(size) == _root(d.size):
                 yield _error(
                     line, "NT107", f"sizes differ along axis {d.axis.name}: {first} has {size_text(size)}, {v} has"
                     f" {size_text(d.size)}", "after a stride or a pool an axis is smaller: window both alike",
                 )  # fmt: skip
+
+
+def _root(size: ir.Size) -> str | None:
+    """The data axis that decides a size; sizes of different axes may turn out equal."""
+    while isinstance(size, ir.Strided):
+        size = size.of
+    return size.axis if isinstance(size, ir.SizeOf) else None
 
 
 def size_text(size: ir.Size) -> str:
