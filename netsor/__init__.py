@@ -33,57 +33,74 @@ _WHERE = {
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 _MODULES = ("check", "compilers", "layers", "programs")
 
-__all__ = sorted({*_HOME, "layers", "programs"})
+__all__ = [
+    "Axis", "Expr", "Matrix", "Program", "Width", "dot", "mix", "moment", "parse", "program", "softmax",
+    "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
+    "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
+    "backprop", "unit_variance", "Report", "check",
+    "Kernel", "KernelResult", "compile", "derive", "limit", "simulate", "v_transform",
+    "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "ParseError", "ProgramError",
+    "UnsupportedError",
+    "layers", "programs",
+]  # fmt: skip
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from netsor import layers, programs
-    from netsor.backprop import backprop
-    from netsor.check import Report, check
-    from netsor.compilers.compile import Kernel, KernelResult, compile, derive, v_transform
-    from netsor.compilers.finite import simulate
-    from netsor.compilers.limit import limit
-    from netsor.convention import unit_variance
-    from netsor.declared import program
-    from netsor.dsl import Program, dot, mix, moment, softmax
-    from netsor.errors import (
-        CheckError,
-        Diagnostic,
-        InputError,
-        Location,
-        NetsorError,
-        ParseError,
-        ProgramError,
-        UnsupportedError,
-    )
-    from netsor.expressions import Expr, Matrix
-    from netsor.functions import (
-        Function,
-        abs,
-        cos,
-        cube,
-        elu,
-        erf,
-        exp,
-        function,
-        gaussian,
-        gelu,
-        identity,
-        leaky_relu,
-        numeric,
-        polynomial,
-        relu,
-        sigmoid,
-        sign,
-        silu,
-        sin,
-        softplus,
-        square,
-        step,
-        tanh,
-    )
-    from netsor.ir import Axis, Width
-    from netsor.text import parse
+    from netsor import layers as layers
+    from netsor import programs as programs
+    from netsor.backprop import backprop as backprop
+    from netsor.check import Report as Report
+    from netsor.check import check as check
+    from netsor.compilers.compile import Kernel as Kernel
+    from netsor.compilers.compile import KernelResult as KernelResult
+    from netsor.compilers.compile import compile as compile
+    from netsor.compilers.compile import derive as derive
+    from netsor.compilers.compile import v_transform as v_transform
+    from netsor.compilers.finite import simulate as simulate
+    from netsor.compilers.limit import limit as limit
+    from netsor.convention import unit_variance as unit_variance
+    from netsor.declared import program as program
+    from netsor.dsl import Program as Program
+    from netsor.dsl import dot as dot
+    from netsor.dsl import mix as mix
+    from netsor.dsl import moment as moment
+    from netsor.dsl import softmax as softmax
+    from netsor.errors import CheckError as CheckError
+    from netsor.errors import Diagnostic as Diagnostic
+    from netsor.errors import InputError as InputError
+    from netsor.errors import Location as Location
+    from netsor.errors import NetsorError as NetsorError
+    from netsor.errors import ParseError as ParseError
+    from netsor.errors import ProgramError as ProgramError
+    from netsor.errors import UnsupportedError as UnsupportedError
+    from netsor.expressions import Expr as Expr
+    from netsor.expressions import Matrix as Matrix
+    from netsor.functions import Function as Function
+    from netsor.functions import abs as abs
+    from netsor.functions import cos as cos
+    from netsor.functions import cube as cube
+    from netsor.functions import elu as elu
+    from netsor.functions import erf as erf
+    from netsor.functions import exp as exp
+    from netsor.functions import function as function
+    from netsor.functions import gaussian as gaussian
+    from netsor.functions import gelu as gelu
+    from netsor.functions import identity as identity
+    from netsor.functions import leaky_relu as leaky_relu
+    from netsor.functions import numeric as numeric
+    from netsor.functions import polynomial as polynomial
+    from netsor.functions import relu as relu
+    from netsor.functions import sigmoid as sigmoid
+    from netsor.functions import sign as sign
+    from netsor.functions import silu as silu
+    from netsor.functions import sin as sin
+    from netsor.functions import softplus as softplus
+    from netsor.functions import square as square
+    from netsor.functions import step as step
+    from netsor.functions import tanh as tanh
+    from netsor.ir import Axis as Axis
+    from netsor.ir import Width as Width
+    from netsor.text import parse as parse
 
 
 def __getattr__(name: str) -> Any:

@@ -26,11 +26,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import sympy as sp
 
-from netsor.errors import Location
+if TYPE_CHECKING:
+    from netsor.errors import Location
 
 Number = int | float | Fraction
 Kind = Literal["A", "G", "H", "C", "X"]
@@ -134,7 +135,7 @@ class InputMatrix:
     var: Number = 1
     multiplier: Number = 1
     trainable: bool = True
-    fan_in: Literal["cols"] | None | Number = "cols"
+    fan_in: Literal["cols"] | Number | None = "cols"
     loc: Location | None = field(default=None, compare=False)
 
 
