@@ -1,0 +1,1 @@
+"""What a program means, and how it is computed."""

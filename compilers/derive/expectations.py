@@ -1,0 +1,450 @@
+"""Expectations of products of functions: independence, parity, Gaussian nodes, substitution (design §6.2, steps 1-2).
+
+An integrand is a sum of monomials; a monomial is a list of factors over variables (references to nodes with their
+symbols bound). Factors whose variables share no source are independent and their expectations multiply; the component
+that may carry deltas is derived first and unifies the symbols of the others. A component is
+
+    x·y           → K(x, y)                 (any nodes, also residual streams)
+    f(u), f(u)g(v), F(u, v, …)   of Gaussian nodes → the expectation engine
+    anything else → its non-Gaussian variables are replaced by their definitions, and expanded again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+
+import sympy as sp
+
+from netsor import ir
+from netsor.compilers.derive.nodes import AnyNode, Fun, Indexed, Lin, Normal, is_node_symbol, unsupported
+from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.terms import NONE, UNIT, Deltas, Terms, collect, dense, right_to_left, scale, single
+from netsor.compilers.derive.values import (
+    ZERO,
+    Copy,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    Num,
+    Renaming,
+    Sym,
+    Value,
+    add,
+    mul,
+    rewrite,
+)
+from netsor.functions import Head, expression_parity
+
+if TYPE_CHECKING:
+    from netsor.compilers.derive.rules import Rules
+
+Z = sp.Symbol("z", real=True)
+
+
+@dataclass
+class Scope:
+    """Variables of one integrand: a symbol for every reference; scalars are symbols of their values."""
+
+    refs: dict[sp.Symbol, Ref] = field(default_factory=dict)
+    symbol: dict[Ref, sp.Symbol] = field(default_factory=dict)
+    right: set[sp.Symbol] = field(default_factory=set)
+    scalars: dict[sp.Symbol, Value] = field(default_factory=dict)
+
+    def add(self, ref: Ref, right: bool) -> sp.Symbol:
+        if ref not in self.symbol:
+            s = sp.Symbol(f"z{len(self.refs)}", real=True)
+            self.refs[s], self.symbol[ref] = ref, s
+            if right:
+                self.right.add(s)
+        return self.symbol[ref]
+
+    def scalar(self, value: Value) -> sp.Symbol:
+        for s, v in self.scalars.items():
+            if v == value:
+                return s
+        s = sp.Symbol(f"k{len(self.scalars)}", real=True)
+        self.scalars[s] = value
+        return s
+
+
+Monomial = tuple[sp.Expr, ...]
+
+
+class Expectations:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.normal: Normal = rules.normal
+
+    # ------------------------------------------------------------ entry points
+
+    def pair(self, kind: str, a: Ref, b: Ref) -> Terms:
+        """K or T where neither side expands."""
+        if kind == "T":
+            return self._chain_rule(a, b)
+        scope = Scope()
+        left, right = self._expression(scope, a, False), self._expression(scope, b, True)
+        return self.expect(scope, left * right)
+
+    def mean(self, a: Ref) -> Terms:
+        scope = Scope()
+        return self.expect(scope, self._expression(scope, a, False))
+
+    def _expression(self, scope: Scope, a: Ref, right: bool) -> sp.Expr:
+        """The node as an expression over variables of the scope; a Fun is opened, anything else is a variable."""
+        node = cast(AnyNode, a.node)
+        if not isinstance(node, Fun):
+            return scope.add(a, right)
+        return self._open(scope, node.expr, node.args, a, right)
+
+    def _open(
+        self, scope: Scope, expr: sp.Expr, nodes: Sequence[object], a: Ref, right: bool, extra: Sequence[sp.Expr] = ()
+    ) -> sp.Expr:
+        table: dict[sp.Basic, sp.Basic] = {}
+        for n in nodes:
+            child = cast(AnyNode, n)
+            table[child.symbol] = scope.add(self.rules.q.child(a, child, a.copy), right)
+        for s in expr.free_symbols:
+            if s not in table and not is_node_symbol(cast(sp.Symbol, s)):
+                value = self.rules.scalar(self.normal.scalar_of[cast(sp.Symbol, s)], a.copy, dict(a.binding))
+                table[s] = value.value if isinstance(value, Num) else scope.scalar(value)
+        return cast(sp.Expr, expr.xreplace(table))
+
+    # ------------------------------------------------------------ tangent
+
+    def _chain_rule(self, a: Ref, b: Ref) -> Terms:
+        """Θ(F, G) = Σ_ij E[∂_i F ∂_j Ḡ] Θ(u_i, v_j) over the variables that F and G are functions of."""
+        scope = Scope()
+        left = self._collapsed(scope, self._expression(scope, a, False), False)
+        mine = [s for s in scope.refs if s not in scope.right and s in left.free_symbols]
+        right = self._collapsed(scope, self._expression(scope, b, True), True)
+        theirs = [s for s in scope.refs if s in right.free_symbols]
+        out = []
+        for i, j in itertools.product(mine, theirs):
+            theta = self.rules.tangent(scope.refs[i], scope.refs[j])
+            if not theta:
+                continue
+            integrand = self._derivative(left, i) * self._derivative(right, j)
+            for deltas, value in theta:
+                inner = self._unified(scope, integrand, deltas)
+                out.extend((d | deltas, mul(value, v)) for d, v in inner)
+        return collect(out)
+
+    @staticmethod
+    def _derivative(expr: sp.Expr, s: sp.Symbol) -> sp.Expr:
+        for h in expr.atoms(Head):
+            if h.spec.jumps and s in h.free_symbols:
+                raise unsupported(
+                    f"the tangent kernel through {h.spec.name}, which jumps: its derivative is a delta and the NTK is infinite"
+                )
+        return sp.diff(expr, s)
+
+    def _collapsed(self, scope: Scope, expr: sp.Expr, right: bool) -> sp.Expr:
+        """Non-Gaussian variables replaced, but for factors that share no source with the rest."""
+        while True:
+            offender = next((s for s in self._variables(scope, expr) if self._must_open(scope, expr, s)), None)
+            if offender is None:
+                return expr
+            expr = self._substitute(scope, expr, offender, right)
+
+    def _must_open(self, scope: Scope, expr: sp.Expr, s: sp.Symbol) -> bool:
+        if self._is_gaussian(scope, s):
+            return False
+        linear = expr.is_Symbol or (expr.is_Mul and s in expr.args)
+        others = [o for o in self._variables(scope, expr) if o != s]
+        return not (linear and all(not self._dependent(scope, s, o) for o in others))
+
+    # ------------------------------------------------------------ expectation of an expression
+
+    def expect(self, scope: Scope, expr: sp.Expr) -> Terms:
+        """E expr as terms; deltas join symbols of right variables to symbols of left ones."""
+        out = []
+        for coefficient, monomial in self._monomials(scope, expr):
+            out.extend(scale(self._monomial(scope, monomial), coefficient))
+        return collect(out)
+
+    def _monomials(self, scope: Scope, expr: sp.Expr) -> list[tuple[Value, Monomial]]:
+        flat: dict[sp.Expr, sp.Symbol] = {}
+        expanded = sp.expand(_opaque(expr, scope, flat))
+        back = {d: e for e, d in flat.items()}
+        out = []
+        for term in sp.Add.make_args(expanded):
+            constants: list[Value] = []
+            factors: list[sp.Expr] = []
+            for f in sp.Mul.make_args(term):
+                g = f.xreplace(back)
+                if g.free_symbols & scope.refs.keys():
+                    factors.append(g)
+                else:
+                    constants.append(self._constant(scope, g))
+            out.append((mul(*constants), tuple(factors)))
+        return [(c, m) for c, m in out if c != ZERO]
+
+    @staticmethod
+    def _constant(scope: Scope, expr: sp.Expr) -> Value:
+        from netsor.compilers.derive.rules import scalar_function
+
+        names = sorted(cast("set[sp.Symbol]", expr.free_symbols), key=lambda s: s.name)
+        return scalar_function(expr, names, [scope.scalars[s] for s in names])
+
+    def _monomial(self, scope: Scope, factors: Monomial) -> Terms:
+        """Independent components, those that may carry deltas first."""
+        components = self._components(scope, factors)
+        components.sort(key=lambda c: not _is_bare(c))
+        terms = UNIT
+        for component in components:
+            after = {d: self._unified_component(scope, component, d) for d, _ in terms}
+            terms = collect((d | d2, mul(v, v2)) for d, v in terms for d2, v2 in after[d])
+            if not terms:
+                return ()
+        return terms
+
+    def _unified_component(self, scope: Scope, component: Monomial, deltas: Deltas) -> Terms:
+        return self._unified(scope, sp.Mul(*component), deltas, component)
+
+    def _unified(self, scope: Scope, expr: sp.Expr, deltas: Deltas, component: Monomial | None = None) -> Terms:
+        """The expectation with right symbols replaced by left ones, so that equal references merge."""
+        table = cast("dict[Sym, Sym]", right_to_left(deltas))
+        if not table:
+            return self.expect(scope, expr) if component is None else self._component(scope, component)
+        inner = Scope(scalars={s: rewrite(v, Renaming(dict(table))) for s, v in scope.scalars.items()})
+        moved: dict[sp.Basic, sp.Basic] = {}
+        for s in sorted(cast("set[sp.Symbol]", expr.free_symbols) & scope.refs.keys(), key=lambda s: s.name):
+            moved[s] = inner.add(scope.refs[s].renamed(table), s in scope.right)
+        return self.expect(inner, cast(sp.Expr, expr.xreplace(moved)))
+
+    # ------------------------------------------------------------ components
+
+    def _variables(self, scope: Scope, expr: sp.Expr) -> list[sp.Symbol]:
+        return sorted(cast("set[sp.Symbol]", expr.free_symbols & scope.refs.keys()), key=lambda s: int(s.name[1:]))
+
+    def _is_gaussian(self, scope: Scope, s: sp.Symbol) -> bool:
+        return scope.refs[s].node.id in self.normal.gaussian
+
+    def _dependent(self, scope: Scope, s: sp.Symbol, t: sp.Symbol) -> bool:
+        a, b = scope.refs[s].node, scope.refs[t].node
+        return bool(self.rules.sources(a) & self.rules.sources(b))
+
+    def _components(self, scope: Scope, factors: Monomial) -> list[Monomial]:
+        groups: list[tuple[list[sp.Expr], list[sp.Symbol]]] = []
+        for f in factors:
+            variables = self._variables(scope, f)
+            linked = [g for g in groups if any(s == t or self._dependent(scope, s, t) for s in variables for t in g[1])]
+            for g in linked:
+                groups.remove(g)
+            groups.append(([*(x for g in linked for x in g[0]), f], [*(x for g in linked for x in g[1]), *variables]))
+        return [tuple(g[0]) for g in groups]
+
+    def _component(self, scope: Scope, factors: Monomial) -> Terms:
+        expr = sp.Mul(*factors)
+        variables = self._variables(scope, expr)
+        bare = _bare_product(factors)
+        if bare is not None and len(bare) <= 2:
+            return self._bare(scope, bare)
+        offender = next((s for s in variables if not self._is_gaussian(scope, s)), None)
+        if offender is not None:
+            return self.expect(scope, self._substitute(scope, expr, offender, offender in scope.right))
+        return self._gaussian(scope, expr, variables)
+
+    def _bare(self, scope: Scope, bare: list[sp.Symbol]) -> Terms:
+        if len(bare) == 1:
+            return single(self.rules.mean(scope.refs[bare[0]]))
+        x, y = bare
+        if x in scope.right and y not in scope.right:
+            x, y = y, x
+        terms = self.rules.second_moment(scope.refs[x], scope.refs[y])
+        if (x in scope.right) == (y in scope.right):
+            return single(dense(terms))
+        return terms
+
+    def _substitute(self, scope: Scope, expr: sp.Expr, s: sp.Symbol, right: bool) -> sp.Expr:
+        """A non-Gaussian variable replaced by its definition, one level."""
+        ref = scope.refs[s]
+        node = cast(AnyNode, ref.node)
+        match node:
+            case Fun():
+                body = self._open(scope, node.expr, node.args, ref, right)
+            case Lin():
+                body = sp.Integer(0)
+                for c, n in node.terms:
+                    child = cast(AnyNode, n)
+                    body += self._open(scope, c * child.symbol, (child,), ref, right)
+            case Indexed() if isinstance(node.line, ir.Rename):
+                from netsor.compilers.derive.indexing import renamed
+
+                body = scope.add(renamed(self.rules.q, ref), right)
+            case _:
+                raise unsupported(f"a nonlinear function of {node.name}, which is not Gaussian", node)
+        return cast(sp.Expr, expr.xreplace({s: body}))
+
+    # ------------------------------------------------------------ Gaussian components
+
+    def _gaussian(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol]) -> Terms:
+        means = {s: self.rules.mean(scope.refs[s]) for s in variables}
+        if all(m == ZERO for m in means.values()) and _odd(expr, tuple(variables)):
+            return ()
+        if len(variables) == 1:
+            return single(self._one(scope, expr, variables[0], means))
+        left = [s for s in variables if s not in scope.right]
+        right = [s for s in variables if s in scope.right]
+        if len(variables) == 2 and not expr.free_symbols & scope.scalars.keys():
+            split = _split_product(expr, *variables)
+            if split is not None:
+                return self._two(scope, split, variables, means, bool(left) and bool(right))
+        return self._many(scope, expr, variables, means)
+
+    def _covariance(self, scope: Scope, s: sp.Symbol, t: sp.Symbol, means: dict[sp.Symbol, Value]) -> Value:
+        value = dense(self.rules.second_moment(scope.refs[s], scope.refs[t]))
+        return _minus(value, means[s], means[t])
+
+    def _one(self, scope: Scope, expr: sp.Expr, s: sp.Symbol, means: dict[sp.Symbol, Value]) -> Value:
+        k = self._covariance(scope, s, s, means)
+        mean = None if means[s] == ZERO else means[s]
+        f, params = _parameters(scope, expr.xreplace({s: Z}))
+        if k == ZERO and mean is None and not params:
+            return Num(sp.sympify(f.subs(Z, 0)))
+        return Expect1(f, k, mean, params)
+
+    def _two(
+        self, scope: Scope, split: tuple[sp.Expr, sp.Expr], variables: list[sp.Symbol], means: dict[sp.Symbol, Value],
+        opposite: bool,
+    ) -> Terms:  # fmt: skip
+        x, y = variables
+        f, g = split
+        terms = self.rules.second_moment(scope.refs[x], scope.refs[y])
+        if (x in scope.right) and not (y in scope.right):
+            x, y, f, g = y, x, g, f
+            terms = self.rules.second_moment(scope.refs[x], scope.refs[y])
+        if not opposite:
+            terms = single(dense(terms))
+        apart = mul(self._one(scope, f, x, means), self._one(scope, g, y, means))
+        mm = mul(means[x], means[y])
+        structured = [t for t in terms if t[0] != NONE]
+        if not terms and mm == ZERO:
+            return single(apart)
+        if structured and len(terms) == 1 and mm == ZERO:
+            return self._on_diagonal(scope, f * g, terms[0][0], apart)
+        k12 = _minus(dense(terms), means[x], means[y])
+        return single(self._expect2(scope, f, g, x, y, k12, means))
+
+    def _on_diagonal(self, scope: Scope, expr: sp.Expr, deltas: Deltas, apart: Value) -> Terms:
+        """Independent off a diagonal: E = m m̄ + δ (V − m m̄)."""
+        out = [(d | deltas, v) for d, v in self._unified(scope, expr, deltas)]
+        if apart != ZERO:
+            on = rewrite(apart, Renaming(right_to_left(deltas)))
+            out += [(NONE, apart), (deltas, mul(Num(sp.Integer(-1)), on))]
+        return collect(out)
+
+    def _expect2(
+        self, scope: Scope, f: sp.Expr, g: sp.Expr, x: sp.Symbol, y: sp.Symbol, k12: Value,
+        means: dict[sp.Symbol, Value],
+    ) -> Value:  # fmt: skip
+        rank: dict[Copy, int] = {0: 0, "s": 1, "m": 1, 1: 1, 2: 2}
+        if rank[scope.refs[y].copy] < rank[scope.refs[x].copy]:
+            x, y, f, g = y, x, g, f
+        k11, k22 = self._covariance(scope, x, x, means), self._covariance(scope, y, y, means)
+        m1, m2 = (None if means[s] == ZERO else means[s] for s in (x, y))
+        return Expect2(f.xreplace({x: Z}), g.xreplace({y: Z}), k11, k22, k12, m1, m2)
+
+    def _many(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]) -> Terms:
+        """Jointly Gaussian variables: bare ones by Stein's lemma, polynomials exactly, the rest by quadrature."""
+        bare = [f for f in sp.Mul.make_args(expr) if f.is_Symbol and f in scope.refs]
+        rest_variables = len(variables) > 2 or _split_product(expr, *variables) is None
+        if bare and rest_variables and not _jumps(expr):
+            return self._stein(scope, expr, bare[-1], variables, means)
+        power = next((f for f in sp.Mul.make_args(expr) if f.is_Pow and f.base in scope.refs and _whole(f.exp)), None)
+        if power is not None and rest_variables and not _jumps(expr):
+            return self._stein(scope, expr, power.base, variables, means)
+        cov = []
+        for i, s in enumerate(variables):
+            cov += [self._covariance(scope, s, t, means) for t in variables[i:]]
+        names = {s: sp.Symbol(f"z{i}", real=True) for i, s in enumerate(variables)}
+        f, params = _parameters(scope, expr)
+        m = tuple(None if means[s] == ZERO else means[s] for s in variables)
+        return single(ExpectJ(cast(sp.Expr, f.xreplace(names)), tuple(cov), m, params))
+
+    def _stein(
+        self, scope: Scope, expr: sp.Expr, s: sp.Symbol, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]
+    ) -> Terms:
+        """E[u F] = E[u] E[F] + Σ_j Cov(u, u_j) E[∂_j F]."""
+        rest = expr / s
+        out = list(scale(self.expect(scope, rest), means[s])) if means[s] != ZERO else []
+        for t in variables:
+            slope = sp.diff(rest, t)
+            if slope != 0:
+                covariance = self._covariance(scope, s, t, means)
+                if covariance != ZERO:
+                    out.extend(scale(self.expect(scope, slope), covariance))
+        return collect([(NONE, dense(tuple(out)))] if any(d for d, _ in out) else out)
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def _minus(second: Value, m1: Value, m2: Value) -> Value:
+    mm = mul(m1, m2)
+    return second if mm == ZERO else add(second, mul(Num(sp.Integer(-1)), mm))
+
+
+def _opaque(expr: sp.Expr, scope: Scope, flat: dict[sp.Expr, sp.Symbol]) -> sp.Expr:
+    """Maximal non-polynomial parts replaced by dummies, so that expansion stays outside functions."""
+    if expr.is_Symbol or expr.is_number:
+        return expr
+    if expr.is_Add or expr.is_Mul:
+        return expr.func(*(_opaque(a, scope, flat) for a in expr.args))
+    if expr.is_Pow and _whole(expr.exp) and expr.base.free_symbols & scope.refs.keys():
+        return _opaque(expr.base, scope, flat) ** expr.exp
+    if expr not in flat:
+        flat[expr] = sp.Dummy(real=True)
+    return flat[expr]
+
+
+def _whole(e: sp.Expr) -> bool:
+    return bool(e.is_Integer and e > 0)
+
+
+def _bare_product(factors: Monomial) -> list[sp.Symbol] | None:
+    """The variables of x·y·…, a square counted twice; None when a factor is a function."""
+    out: list[sp.Symbol] = []
+    for f in factors:
+        if f.is_Symbol:
+            out.append(cast(sp.Symbol, f))
+        elif f.is_Pow and f.base.is_Symbol and f.exp == 2:
+            out += [f.base, f.base]
+        else:
+            return None
+    return out
+
+
+def _is_bare(factors: Monomial) -> bool:
+    return _bare_product(factors) is not None
+
+
+def _split_product(expr: sp.Expr, x: sp.Symbol, y: sp.Symbol) -> tuple[sp.Expr, sp.Expr] | None:
+    """expr = f(x) g(y), or None."""
+    f, g = [], []
+    for factor in sp.Mul.make_args(expr):
+        has = factor.has(x), factor.has(y)
+        if has == (True, True):
+            return None
+        (g if has[1] else f).append(factor)
+    return sp.Mul(*f), sp.Mul(*g)
+
+
+def _jumps(expr: sp.Expr) -> bool:
+    """A derivative of a function that jumps is a delta: Stein's lemma must not be applied through it."""
+    return any(h.spec.jumps for h in expr.atoms(Head))
+
+
+@lru_cache(maxsize=4096)
+def _odd(expr: sp.Expr, variables: tuple[sp.Symbol, ...]) -> bool:
+    return expression_parity(expr, *variables) == "odd"
+
+
+def _parameters(scope: Scope, expr: sp.Expr) -> tuple[sp.Expr, tuple[Value, ...]]:
+    used = sorted(cast("set[sp.Symbol]", expr.free_symbols) & scope.scalars.keys(), key=lambda s: s.name)
+    table = {s: ir.param(i) for i, s in enumerate(used)}
+    return cast(sp.Expr, expr.xreplace(table)), tuple(scope.scalars[s] for s in used)

@@ -1,0 +1,298 @@
+"""Index forms: windows, elements, shifts and their adjoints, applied to the results of requests.
+
+Index maps are never composed: the child is requested at fresh plain symbols and the map is put into the result. When
+both sides carry the same map, symbols that coincide outside are unified inside, so that a demand for a diagonal flows
+through, and a diagonal structure inside becomes one outside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from netsor import ir
+from netsor.compilers.derive.nodes import AnyNode, Indexed
+from netsor.compilers.derive.requests import Ref, Requests
+from netsor.compilers.derive.terms import Terms, collect, sum_left, swap
+from netsor.compilers.derive.values import (
+    ZERO,
+    ComposedIndexError,
+    Const,
+    Copy,
+    Ind,
+    Index,
+    Inv,
+    Off,
+    Renaming,
+    Sym,
+    Value,
+    Win,
+    mul,
+    rewrite,
+    sum_over,
+    symbols,
+)
+
+if TYPE_CHECKING:
+    from netsor.compilers.derive.rules import Rules
+
+
+class Map:
+    """One side's index form: fresh symbols of the child, what they become, and where the result is zero."""
+
+    def __init__(self, q: Requests, line: Any, binding: dict[ir.Axis, Sym], dims: tuple[ir.Dim, ...], copy: Copy) -> None:
+        self.line = line
+        self.outer = binding
+        self.inner: dict[ir.Axis, Sym] = {}  # child's axis -> fresh symbol
+        self.table: dict[Sym, Index] = {}  # fresh symbol -> index
+        self.masked: dict[Sym, bool] = {}  # may the index fall outside?
+        self.factors: list[Value] = []
+        self.summed: list[Sym] = []
+        sizes = {d.axis: d for d in dims}
+        getattr(self, f"_{type(line).__name__.lower()}")(q, sizes, copy)
+
+    def _inner(self, q: Requests, dim: ir.Dim, copy: Copy, index: Index | None, masked: bool) -> Sym:
+        sym = q.fresh(dim, copy)
+        self.inner[dim.axis] = sym
+        if index is not None:
+            self.table[sym] = index
+            self.masked[sym] = masked
+        return sym
+
+    def _at(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
+        dim = sizes[self.line.axis]
+        own: Copy = 0 if isinstance(dim.size, int) else copy
+        self._inner(q, dim, copy, Const(self.line.index, dim.size, own), False)
+
+    def _shift(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
+        axis = self.line.axis
+        self._inner(q, sizes[axis], copy, Off(self.outer[axis], self.line.by), True)
+
+    def _place(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
+        t = self.outer[self.line.axis]
+        self.factors.append(Ind(t, Const(self.line.index, t.size, t.copy), t.size, t.copy))
+
+    def _window(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
+        line = self.line
+        wrap = line.outside == "wrap"
+        for i, axis in enumerate(line.axes):
+            offsets = tuple(o[i] for o in line.offsets)
+            index = Win(self.outer[axis], self.outer[line.tap], offsets, line.stride[i], wrap)
+            self._inner(q, sizes[axis], copy, index, not wrap)
+
+    def _unwindow(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
+        line = self.line
+        tap = q.fresh(sizes[line.tap], copy)
+        self.inner[line.tap] = tap
+        self.summed.append(tap)
+        for i, axis in enumerate(line.axes):
+            t = self.outer[axis]
+            offsets = tuple(o[i] for o in line.offsets)
+            wrap = t.size if line.outside == "wrap" else None
+            self._inner(q, sizes[axis], copy, Inv(t, tap, offsets, line.stride[i], wrap), True)
+
+
+def _key(line: Any) -> tuple[Any, ...]:
+    """What two index forms must share to count as the same map."""
+    match line:
+        case ir.Window() | ir.Unwindow():
+            return (type(line), line.axes, line.offsets, line.stride, line.outside)
+        case ir.At():
+            return (type(line), line.axis, line.index)
+        case ir.Shift():
+            return (type(line), line.axis, line.by)
+        case _:
+            return (id(line),)
+
+
+def own_copy(a: Ref) -> Copy:
+    if a.copy != 0:
+        return a.copy
+    return next((s.copy for s in a.symbols if s.copy != 0), 0)
+
+
+def side(q: Requests, a: Ref) -> Map:
+    node = cast(Indexed, a.node)
+    return Map(q, node.line, dict(a.binding), node.of.dims, own_copy(a))
+
+
+def child(q: Requests, a: Ref, inner: dict[ir.Axis, Sym]) -> Ref:
+    return q.child(a, cast(AnyNode, cast(Indexed, a.node).of), a.copy, inner)
+
+
+def renamed(q: Requests, a: Ref) -> Ref:
+    """The child of a Rename, with its own axes bound to the parent's symbols."""
+    node = cast(Indexed, a.node)
+    line = cast(ir.Rename, node.line)
+    table = dict(a.binding)
+    return q.child(a, cast(AnyNode, node.of), a.copy, {old: table[new] for old, new in line.axes})
+
+
+# ---------------------------------------------------------------- one side
+
+
+def one_sided(q: Requests, kind: str, a: Ref, b: Ref) -> Terms:
+    """K or T with an index form on the left, the child being asked in full."""
+    m = side(q, a)
+    return _apply(q, m, q.pair(kind, child(q, a, m.inner), b), _space(a, b))
+
+
+def mapped_mean(q: Requests, kind: str, a: Ref) -> Terms:
+    if isinstance(cast(Indexed, a.node).line, ir.Rename):
+        value = q.one(kind, renamed(q, a))
+        return () if value == ZERO else ((frozenset(), value),)
+    m = side(q, a)
+    value = q.one(kind, child(q, a, m.inner))
+    return () if value == ZERO else _apply(q, m, ((frozenset(), value),), _space(a, a))
+
+
+def mapped_scalar(rules: Rules, line: Any, a: Ref) -> Value:
+    """An index form of scalars."""
+    if isinstance(line, ir.Rename):
+        table = dict(a.binding)
+        return rules.scalar(line.of, a.copy, table | {old: table[new] for old, new in line.axes})
+    m = Map(rules.q, line, dict(a.binding), line.of.dims, own_copy(a))
+    value = rules.scalar(line.of, a.copy, dict(a.binding) | m.inner)
+    terms = _apply(rules.q, m, ((frozenset(), value),), _space(a, a))
+    return terms[0][1] if terms else ZERO
+
+
+def _space(a: Ref, b: Ref) -> Any:
+    copies = {own_copy(a), own_copy(b)} - {0}
+    return "const" if not copies else "pair" if len(copies) == 2 else "input"
+
+
+def _apply(q: Requests, m: Map, terms: Terms, space: Any) -> Terms:
+    """Put a left map into a result."""
+    out = []
+    for deltas, value in terms:
+        kept, factors = [], list(m.factors)
+        for left, r in deltas:
+            if left in m.table:
+                factors.append(Ind(m.table[left], r, r.size, r.copy))
+            else:
+                kept.append((left, r))
+        factors += masks(m, symbols(value))
+        out.append((frozenset(kept), mul(put(q, value, m.table, space), *factors)))
+    found = collect(out)
+    for tap in m.summed:
+        found = sum_left(found, tap)
+    return found
+
+
+def masks(m: Map, present: frozenset[Sym]) -> list[Value]:
+    """Indicators for indices that may fall outside while the value does not depend on them."""
+    return [Ind(index, None, s.size, s.copy) for s, index in m.table.items() if m.masked[s] and s not in present]
+
+
+def put(q: Requests, value: Value, table: dict[Sym, Index], space: Any) -> Value:
+    """Replace plain symbols by indices; a composite value becomes an entry first."""
+    if not table.keys() & symbols(value):
+        return value
+    try:
+        return rewrite(value, Renaming(table))
+    except ComposedIndexError:
+        return rewrite(q.as_entry("aux", space, value), Renaming(table))
+
+
+# ---------------------------------------------------------------- both sides
+
+
+def joint(q: Requests, kind: str, a: Ref, b: Ref) -> Terms | None:
+    """The rule for equal maps on both sides; None when it does not apply."""
+    if not (isinstance(a.node, Indexed) and isinstance(b.node, Indexed)):
+        return None
+    la, lb = a.node.line, b.node.line
+    if _key(la) != _key(lb) or not _unifiable(la, lb, a, b):
+        return None
+    ma, mb = side(q, a), side(q, b)
+    if isinstance(la, ir.Unwindow):
+        return _joint_unwindow(q, kind, a, b, ma, mb)
+    _unify(ma, mb)
+    terms = q.pair(kind, child(q, a, ma.inner), child(q, b, mb.inner))
+    return _apply_joint(q, ma, mb, terms, _space(a, b))
+
+
+def _unifiable(la: Any, lb: Any, a: Ref, b: Ref) -> bool:
+    match la:
+        case ir.Window():
+            return dict(a.binding)[la.tap] == dict(b.binding)[lb.tap]
+        case ir.At():
+            size = next(d.size for d in la.of.dims if d.axis == la.axis)
+            return isinstance(size, int) or own_copy(a) == own_copy(b)
+        case ir.Shift() | ir.Unwindow():
+            return True
+        case _:
+            return False
+
+
+def _unify(ma: Map, mb: Map) -> None:
+    """Inner symbols of equal indices become one symbol."""
+    for axis, s in ma.inner.items():
+        other = mb.inner[axis]
+        if ma.table[s] == mb.table[other]:
+            mb.inner[axis] = s
+            del mb.table[other], mb.masked[other]
+
+
+def _apply_joint(q: Requests, ma: Map, mb: Map, terms: Terms, space: Any) -> Terms:
+    out = []
+    table = ma.table | mb.table
+    for deltas, value in terms:
+        kept, bound = [], set()
+        for left, r in deltas:
+            if left in ma.table and r in mb.table:
+                kept.append((_free(ma.table[left]), _free(mb.table[r])))
+                bound.add(r)
+            elif left in ma.table or r in mb.table:
+                raise AssertionError("a delta joins an index form's symbol to another axis")
+            else:
+                kept.append((left, r))
+        present = symbols(value) | bound
+        factors = masks(ma, present) + masks(mb, present)
+        out.append((frozenset(kept), mul(put(q, value, table, space), *factors)))
+    return collect(out)
+
+
+def _free(index: Index) -> Sym:
+    """The symbol that an index moves with."""
+    match index:
+        case Win():
+            return index.s
+        case Inv() | Off():
+            return index.t
+        case _:
+            raise AssertionError("constant indices are unified")
+
+
+def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) -> Terms:
+    """Both sides sum over taps: a delta over taps is resolved first, then both sides move with one tap."""
+    (ta,), (tb,) = ma.summed, mb.summed
+    terms = q.pair(kind, child(q, a, ma.inner), child(q, b, mb.inner))
+    out = []
+    for deltas, value in terms:
+        if (ta, tb) in deltas:
+            rest = deltas - {(ta, tb)}
+            shifted = {s: Inv(i.t, ta, i.offsets, i.stride, i.wrap) for s, i in mb.table.items() if isinstance(i, Inv)}
+            out.extend(_same_tap(q, ma, shifted, rest, value, ta, _space(a, b)))
+        else:
+            left = _apply(q, ma, ((deltas, value),), _space(a, b))
+            out.extend(swap(_apply(q, mb, swap(left), _space(a, b))))
+    return collect(out)
+
+
+def _same_tap(
+    q: Requests, ma: Map, right: dict[Sym, Any], deltas: frozenset[tuple[Sym, Sym]], value: Value, tap: Sym, space: Any
+) -> Terms:  # fmt: skip
+    kept, bound = [], set()
+    for left, r in deltas:
+        if left in ma.table and r in right:
+            kept.append((_free(ma.table[left]), _free(right[r])))
+            bound.add(r)
+        else:
+            kept.append((left, r))
+    present = symbols(value) | bound
+    absent = [s for s in right if s not in present]
+    factors = masks(ma, present) + [Ind(right[s], None, s.size, s.copy) for s in absent]
+    body = mul(put(q, value, {**ma.table, **right}, space), *factors)
+    out = frozenset(kept)
+    return ((out, sum_over(tap, body)),)

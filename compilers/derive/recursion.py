@@ -1,0 +1,271 @@
+"""The recursion of a program: its entries and what the kernels are in terms of them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, cast
+
+import sympy as sp
+
+from netsor import ir
+from netsor.compilers.derive.nodes import AnyNode, Normal, normal_form
+from netsor.compilers.derive.requests import Ref, Restart
+from netsor.compilers.derive.rules import Rules, inverse_size
+from netsor.compilers.derive.terms import Terms, collect, dense, right_to_left, scale, sum_left, swap
+from netsor.compilers.derive.values import (
+    Access,
+    Copy,
+    Entry,
+    Fn,
+    FeatureDim,
+    Num,
+    Renaming,
+    Sym,
+    Value,
+    add,
+    mul,
+    rewrite,
+    size_value,
+    sum_over,
+    walk,
+)
+from netsor.errors import InputError
+from netsor.functions import exact
+
+
+@dataclass
+class Result:
+    """A kernel: its value and the output axes' symbols of both copies."""
+
+    name: str
+    value: Value
+    dims: tuple[Sym, ...]
+
+
+@dataclass
+class Recursion:
+    """Entries in order, and the results asked for."""
+
+    program: Any
+    entries: list[Entry]
+    results: dict[str, Result]
+    normal: Normal
+    terms: dict[str, Result] = field(default_factory=dict)
+
+    @cached_property
+    def used(self) -> list[Entry]:
+        """Entries that a result needs, each after those it reads unless they are recurrent."""
+        order: list[Entry] = []
+        seen: set[int] = set()
+        stack: list[tuple[Entry, bool]] = []
+        for r in reversed([*self.results.values(), *self.terms.values()]):
+            stack += [(e, False) for e in entries_in(r.value)]
+        while stack:
+            entry, done = stack.pop()
+            if done:
+                order.append(entry)
+            elif id(entry) not in seen:
+                seen.add(id(entry))
+                stack.append((entry, True))
+                stack += [(e, False) for e in entries_in(cast(Value, entry.value)) if id(e) not in seen]
+        return order
+
+    def __str__(self) -> str:
+        from netsor.compilers.render import text
+
+        return text(self)
+
+    def latex(self) -> str:
+        from netsor.compilers.render import latex
+
+        return latex(self)
+
+    def markdown(self) -> str:
+        from netsor.compilers.render import markdown
+
+        return markdown(self)
+
+    def structure(self) -> str:
+        from netsor.compilers.render import structure
+
+        return structure(self)
+
+    def symbolic(self, x: Any = None, **options: Any) -> Any:
+        """The kernels as sympy expressions for symbolic inputs; see compilers.symbolic."""
+        from netsor.compilers.symbolic import symbolic
+
+        return symbolic(self, x, **options)
+
+
+def entries_in(value: Value) -> list[Entry]:
+    return [v.entry for v in walk(value) if isinstance(v, Access)]
+
+
+# ---------------------------------------------------------------- derivation of results
+
+
+class Derivation:
+    """Asks the rules for the kernels of a program."""
+
+    def __init__(self, program: Any, trained: ir.Var | None = None) -> None:
+        self.program = program
+        self.normal = normal_form(program)
+        self.rules = Rules(self.normal, trained)
+
+    def run(self, get: tuple[str, ...]) -> Recursion:
+        """Derive, repeating while a recurrence's structure grows."""
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 200_000))
+        while True:
+            self.rules.q.reset()
+            try:
+                results, terms = self._results(get)
+            except Restart:
+                continue
+            return Recursion(self.program, self.rules.q.entries, results, self.normal, terms)
+
+    def _results(self, get: tuple[str, ...]) -> tuple[dict[str, Result], dict[str, Result]]:
+        results: dict[str, Result] = {}
+        terms: dict[str, Result] = {}
+        for what in get:
+            if what in ("nngp", "ntk"):
+                self._need_output()
+                results[what] = self._kernel(what)
+            elif what == "terms":
+                self._need_output()
+                terms = self._terms()
+            else:
+                results[what] = self._named(what)
+        return results, terms
+
+    def _need_output(self) -> None:
+        if not self.program.outputs:
+            raise InputError(
+                f"{self.program.name} has no output: nothing to take the kernel of", code="NT605",
+                hint='p.output(v, x), or get= the name of a vector',
+            )  # fmt: skip
+        names = {o.name for o in self.program.outputs}
+        if len(names) > 1:
+            raise InputError(
+                f"{self.program.name} has several outputs ({', '.join(sorted(names))})", code="NT605",
+                hint="compile one at a time: ns.compile(p, output=name)",
+            )  # fmt: skip
+
+    # ------------------------------------------------------------ outputs
+
+    def _bind(self, var: ir.Var, copy: Copy, given: dict[ir.Axis, Sym]) -> Ref:
+        node = self.normal.of_var[var]
+        return self.rules.q.ref(node, copy, lambda d: given[d.axis])
+
+    def _output_symbols(self, output: ir.Output, copy: Copy) -> tuple[dict[ir.Axis, Sym], list[Sym], list[Sym]]:
+        """Symbols for the vector's axes: those the readout sums over, and the output axes."""
+        table: dict[ir.Axis, Sym] = {}
+        summed, kept = [], []
+        for d in output.vector.dims:
+            if d.axis in output.readout.axes:
+                table[d.axis] = self.rules.q.fresh(d, copy)
+                summed.append(table[d.axis])
+            else:
+                own: Copy = 0 if isinstance(d.size, int) else copy
+                offset = 0 if copy == 1 else 1000
+                table[d.axis] = Sym(offset + len(kept), d.size, own, d.axis.name + ("" if copy == 1 else "′"))
+                kept.append(table[d.axis])
+        return table, summed, kept
+
+    def _kernel(self, what: str) -> Result:
+        parts: list[Value] = []
+        dims: tuple[Sym, ...] = ()
+        for o1 in self.program.outputs:
+            for o2 in self.program.outputs:
+                value, dims = self._output_pair(o1, o2, what)
+                parts.append(value)
+        return Result(what, add(*parts), dims)
+
+    def _output_pair(self, o1: ir.Output, o2: ir.Output, what: str) -> tuple[Value, tuple[Sym, ...]]:
+        """Cov(f, f̄), or Θ(f, f̄), for one output statement on each side (design §6.3)."""
+        t1, s1, k1 = self._output_symbols(o1, 1)
+        t2, s2, k2 = self._output_symbols(o2, 2)
+        v1, v2 = self._bind(o1.readout, 1, t1), self._bind(o2.readout, 2, t2)
+        x1, x2 = self._bind(o1.vector, 1, t1), self._bind(o2.vector, 2, t2)
+        kv = self.rules.second_moment(v1, v2)
+        kx = self._after(kv, "K", x1, x2)
+        total = kx
+        if what == "ntk":
+            tv = self.rules.tangent(v1, v2)
+            total = collect([*self._after(tv, "K", x1, x2), *self._after(kv, "T", x1, x2)])
+        return self._sum_readout(total, s1, s2, o1, o2), (*k1, *k2)
+
+    def _sum_readout(self, terms: Terms, s1: list[Sym], s2: list[Sym], o1: ir.Output, o2: ir.Output) -> Value:
+        for s in s1:
+            terms = sum_left(terms, s)
+        terms = swap(terms)
+        for s in s2:
+            terms = sum_left(terms, s)
+        norm = [_inverse_root(s) for s in (*s1, *s2)]
+        return mul(Num(exact(o1.scale) * exact(o2.scale)), *norm, dense(swap(terms)))
+
+    def _after(self, first: Terms, kind: str, x: Ref, y: Ref) -> Terms:
+        """first · kind(x, y), with the deltas of `first` put into y."""
+        out = []
+        for deltas, value in first:
+            table = cast("dict[Sym, Sym]", right_to_left(deltas))
+            found = self.rules.q.pair(kind, x, y.renamed(table))
+            out += [(d | deltas, mul(value, v)) for d, v in found]
+        return collect(out)
+
+    # ------------------------------------------------------------ per-array terms (C/D)
+
+    def _terms(self) -> dict[str, Result]:
+        """The NTK by trained array, D from the backward lines (Eq. 12)."""
+        from netsor.compilers.derive.arrays import array_terms
+
+        return array_terms(self)
+
+    # ------------------------------------------------------------ named vectors and scalars
+
+    def _named(self, name: str) -> Result:
+        for r in self.program.returned:
+            if r.name == name:
+                return self._scalar_result(name, r.value)
+        line = next((x for x in self.program.lines if x.out.name == name), None)
+        if line is None or line.out.kind == "A":
+            known = ", ".join(x.out.name for x in self.program.lines if x.out.kind in "GHC")
+            raise InputError(f"{self.program.name} has no vector {name!r} (it has {known})", code="NT605")
+        if line.out.kind == "C":
+            return self._scalar_result(name, line.out)
+        tables = []
+        for copy in (1, 2):
+            offset = 0 if copy == 1 else 1000
+            own = cast(Copy, copy)
+            tables.append({
+                d.axis: Sym(offset + i, d.size, 0 if isinstance(d.size, int) else own, d.axis.name)
+                for i, d in enumerate(line.out.dims)
+            })  # fmt: skip
+        a, b = (self._bind(line.out, cast(Copy, c), t) for c, t in zip((1, 2), tables, strict=True))
+        value = dense(self.rules.second_moment(a, b))
+        return Result(name, value, (*tables[0].values(), *tables[1].values()))
+
+    def _scalar_result(self, name: str, var: ir.Var) -> Result:
+        table = {
+            d.axis: Sym(i, d.size, 0 if isinstance(d.size, int) else 1, d.axis.name) for i, d in enumerate(var.dims)
+        }
+        return Result(name, self.rules.scalar(var, 1, table), tuple(table.values()))
+
+
+def _inverse_root(sym: Sym) -> Value:
+    size = size_value(sym)
+    if isinstance(size, Num):
+        return Num(1 / sp.sqrt(size.value))
+    return Fn(1 / sp.sqrt(ir.param(0)), (size,))
+
+
+def derive(program: Any, get: tuple[str, ...] = ("nngp", "ntk"), trained: ir.Var | None = None) -> Recursion:
+    """The recursion of the kernels asked for; `trained` restricts the NTK to one array (tangent route)."""
+    return Derivation(program, trained).run(get)
+
+
+__all__ = [
+    "AnyNode", "Derivation", "FeatureDim", "Recursion", "Renaming", "Result", "collect", "derive", "inverse_size",
+    "rewrite", "scale", "sum_over",
+]  # fmt: skip

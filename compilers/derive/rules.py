@@ -1,0 +1,410 @@
+"""The rules of the derivation: second moments K, tangent kernels T, means M, scalars S.
+
+Order (it decides whether requests grow linearly or quadratically): rename, disjoint sources, joint index forms,
+expand the later line, one-sided index forms, atoms, expectations. Sources: Tensor Programs II, Eq. 18-19 (K, M),
+Eq. 12 and its transpose (T).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_never, cast
+
+import sympy as sp
+
+from netsor import ir
+from netsor.compilers.derive import indexing
+from netsor.compilers.derive.expectations import Expectations
+from netsor.compilers.derive.nodes import (
+    AnyNode,
+    Atom,
+    DataNode,
+    Fun,
+    Indexed,
+    Lin,
+    Normal,
+    One,
+    Product,
+    Reduced,
+    unsupported,
+)
+from netsor.compilers.derive.requests import Ref, Requests
+from netsor.compilers.derive.terms import UNIT, Terms, collect, dense, scale, single, sum_left, swap
+from netsor.compilers.derive.values import (
+    ONE,
+    ZERO,
+    Add,
+    Const,
+    Constant,
+    Copy,
+    FeatureDim,
+    Given,
+    Gram,
+    Mul,
+    Num,
+    Soft,
+    Sym,
+    Value,
+    add,
+    mul,
+    size_value,
+    sum_over,
+)
+from netsor.functions import exact
+
+
+@dataclass
+class Rules:
+    """The rules over one normal form; `trained` restricts T to one trained array (None: all)."""
+
+    normal: Normal
+    trained: ir.Var | None = None
+
+    def __post_init__(self) -> None:
+        self.q = Requests(self.normal)
+        self.q.rules = {
+            "K": lambda a, b: self._pair("K", a, b),
+            "T": lambda a, b: self._pair("T", a, b),
+            "M": lambda a: single(self._mean(a)),
+            "S": lambda a: single(self._scalar(a)),
+        }
+        self.expectations = Expectations(self)
+
+    # ------------------------------------------------------------ what other modules ask
+
+    def second_moment(self, a: Ref, b: Ref) -> Terms:
+        return self.q.pair("K", a, b)
+
+    def tangent(self, a: Ref, b: Ref) -> Terms:
+        return self.q.pair("T", a, b)
+
+    def mean(self, a: Ref) -> Value:
+        return self.q.one("M", a)
+
+    def scalar(self, var: ir.Var, copy: Copy, table: dict[ir.Axis, Sym]) -> Value:
+        own: Copy = copy if var in self.normal.sampled_scalars else 0
+        return self.q.one("S", Ref(_ScalarNode(var, self.normal), own, tuple((a, table[a]) for a in var.axes)))
+
+    def sources(self, node: AnyNode) -> frozenset[Any]:
+        return self.normal.sources[node.id]
+
+    def coefficient(self, expr: sp.Expr, ref: Ref, copy: Copy, more: dict[ir.Axis, Sym] | None = None) -> Value:
+        """The value of an expression in scalar symbols, at the symbols of a reference."""
+        if expr.is_number:
+            return Num(expr)
+        table = dict(ref.binding) | (more or {})
+        names = sorted(cast("set[sp.Symbol]", expr.free_symbols), key=lambda s: s.name)
+        args = [self.scalar(self.normal.scalar_of[s], copy, table) for s in names]
+        return scalar_function(expr, names, args)
+
+    # ------------------------------------------------------------ pairs
+
+    def _pair(self, kind: str, a: Ref, b: Ref) -> Terms:
+        for left, right, back in ((a, b, False), (b, a, True)):
+            if isinstance(left.node, Indexed) and isinstance(left.node.line, ir.Rename):
+                found = self.q.pair(kind, indexing.renamed(self.q, left), right)
+                return swap(found) if back else found
+        if kind == "T" and (isinstance(a.node, One | DataNode) or isinstance(b.node, One | DataNode)):
+            return ()
+        if isinstance(a.node, One) or isinstance(b.node, One):
+            return self._with_one(a, b)
+        if not self.sources(a.node) & self.sources(b.node):
+            return () if kind == "T" else self._independent(a, b)
+        atoms = self._atoms(kind, a, b)
+        if atoms is not None:
+            return atoms
+        joint = indexing.joint(self.q, kind, a, b)
+        if joint is not None:
+            return joint
+        return self._expand(kind, a, b)
+
+    def _with_one(self, a: Ref, b: Ref) -> Terms:
+        if isinstance(a.node, One):
+            return UNIT if isinstance(b.node, One) else single(self.mean(b))
+        return single(self.mean(a))
+
+    def _independent(self, a: Ref, b: Ref) -> Terms:
+        mean = self.mean(a)
+        return () if mean == ZERO else single(mul(mean, self.mean(b)))
+
+    def _expand(self, kind: str, a: Ref, b: Ref) -> Terms:
+        """Expand the later line; functions and products wait for the other side."""
+        order = sorted(((self._can_expand(x, y), x.node.id, i) for i, (x, y) in enumerate(((a, b), (b, a)))), reverse=True)
+        can, _, side = order[0]
+        if not can:
+            return self.expectations.pair(kind, a, b)
+        left, right = (a, b) if side == 0 else (b, a)
+        found = self._expand_left(kind, left, right)
+        return swap(found) if side == 1 else found
+
+    def _can_expand(self, x: Ref, other: Ref) -> bool:
+        node = cast(AnyNode, x.node)
+        if isinstance(other.node, Fun) and node.id in self.normal.gaussian:
+            return False
+        if isinstance(node, Reduced):
+            return node.line.op != "max"
+        return isinstance(node, Lin | Indexed)
+
+    def _expand_left(self, kind: str, a: Ref, b: Ref) -> Terms:
+        node = cast(AnyNode, a.node)
+        match node:
+            case Lin():
+                parts = []
+                for c, child in node.terms:
+                    ref = self.q.child(a, cast(AnyNode, child), a.copy)
+                    parts.extend(scale(self.q.pair(kind, ref, b), self.coefficient(c, a, a.copy)))
+                return collect(parts)
+            case Reduced():
+                return self._reduce_left(kind, a, b)
+            case Indexed():
+                return indexing.one_sided(self.q, kind, a, b)
+            case _:
+                raise unsupported(f"{kind} of {node.name} with {b.node.name}", node)
+
+    def _reduce_left(self, kind: str, a: Ref, b: Ref) -> Terms:
+        node = cast(Reduced, a.node)
+        sym = self.reduced_symbol(a)
+        ref = self.q.child(a, cast(AnyNode, node.of), a.copy, {node.line.axis: sym})
+        found = sum_left(self.q.pair(kind, ref, b), sym)
+        return scale(found, inverse_size(sym)) if node.line.op == "mean" else found
+
+    def reduced_symbol(self, a: Ref) -> Sym:
+        """A fresh symbol for the axis that a reduction removes."""
+        node = cast(Reduced, a.node)
+        dim = next(d for d in node.of.dims if d.axis == node.line.axis)
+        return self.q.fresh(dim, own_copy(a))
+
+    # ------------------------------------------------------------ atoms
+
+    def _atoms(self, kind: str, a: Ref, b: Ref) -> Terms | None:
+        if isinstance(a.node, Product) and isinstance(b.node, Product):
+            return self._products(kind, a, b)
+        if isinstance(a.node, Atom) and isinstance(b.node, Atom):
+            return self._input_vectors(kind, a, b)
+        if isinstance(a.node, DataNode) and isinstance(b.node, DataNode):
+            idx = (tuple(a.symbols), tuple(b.symbols))
+            key = (a.node.line.out, b.node.line.out)
+            return single(Gram(key, a.copy, idx[0], b.copy, idx[1]))
+        return None
+
+    def _products(self, kind: str, a: Ref, b: Ref) -> Terms:
+        left, right = cast(Product, a.node), cast(Product, b.node)
+        line = left.matrix
+        if line.out is not right.matrix.out or left.transposed != right.transposed:
+            return ()
+        m2 = exact(line.multiplier) ** 2
+        variance = m2 * exact(line.var) * self._ratio(left)
+        deltas, table = self._family(a, b, line.out.axes)
+        x = self.q.child(a, cast(AnyNode, left.of), a.copy)
+        y = self.q.child(b, cast(AnyNode, right.of), b.copy).renamed(table)
+        k = self.q.pair("K", x, y)
+        if kind == "K":
+            found = scale(k, Num(variance))
+        else:
+            weight = m2 if self._trains(line.out, line.trainable) else sp.Integer(0)
+            found = collect([*scale(k, Num(weight)), *scale(self.q.pair("T", x, y), Num(variance))])
+            if left.transposed and weight != 0:
+                raise unsupported("the tangent kernel of a forward use of a transposed matrix", left)
+        found = scale(found, self._fan_in(line, left))
+        return collect((d | deltas, v) for d, v in found)
+
+    @staticmethod
+    def _family(a: Ref, b: Ref, axes: tuple[ir.Axis, ...]) -> tuple[frozenset[tuple[Sym, Sym]], dict[Sym, Sym]]:
+        """The deltas of a family that is independent over its axes, and right symbols to left."""
+        pairs = [(a.at(x), b.at(x)) for x in axes]
+        deltas = frozenset((left, right) for left, right in pairs if left != right)
+        return deltas, {right: left for left, right in deltas}
+
+    @staticmethod
+    def _ratio(node: Product) -> sp.Expr:
+        """rows/cols of W when Wᵀ is applied (Tensor Programs II, Appendix C)."""
+        if not node.transposed:
+            return sp.Integer(1)
+        out = node.matrix.out
+        return exact(cast(ir.Width, out.rows).ratio) / exact(cast(ir.Width, out.cols).ratio)
+
+    @staticmethod
+    def _fan_in(line: ir.InputMatrix, node: Product) -> Value:
+        """cols / fan_in, for data columns."""
+        if line.fan_in == "cols":
+            return ONE
+        d = FeatureDim(_data_of(node.of))
+        return d if line.fan_in is None else mul(Num(1 / exact(line.fan_in)), d)
+
+    def _trains(self, var: ir.Var, trainable: bool) -> bool:
+        return trainable and (self.trained is None or self.trained is var)
+
+    def _input_vectors(self, kind: str, a: Ref, b: Ref) -> Terms:
+        left, right = cast(Atom, a.node).line, cast(Atom, b.node).line
+        m = exact(left.multiplier) * exact(right.multiplier)
+        if kind == "T":
+            if left is not right or not self._trains(left.out, left.trainable):
+                return ()
+            deltas, _ = self._family(a, b, left.out.axes)
+            return collect([(deltas, Num(m))])
+        means = Num(m * exact(left.mean) * exact(right.mean))
+        covariance = exact(left.var) if left is right else _declared(left, right)
+        shared = tuple(x for x in left.out.axes if x in right.out.axes)
+        matrices = dict(left.axis_cov) if left is right else {}
+        value = Num(m * covariance)
+        correlated: list[Value] = [value]
+        for axis, rows in matrices.items():
+            correlated.append(Constant(f"{left.out.name}_{axis.name}", rows, (a.at(axis), b.at(axis))))
+        deltas, _ = self._family(a, b, tuple(x for x in shared if x not in matrices))
+        terms = collect([(deltas, mul(*correlated)), (frozenset(), means)])
+        return terms
+
+    # ------------------------------------------------------------ means
+
+    def _mean(self, a: Ref) -> Value:
+        node = cast(AnyNode, a.node)
+        match node:
+            case One():
+                return ONE
+            case Product():
+                return ZERO
+            case Atom():
+                return Num(exact(node.line.multiplier) * exact(node.line.mean))
+            case DataNode():
+                raise unsupported("the mean of data", node)
+            case Lin():
+                return add(*(self._mean_term(c, cast(AnyNode, x), a) for c, x in node.terms))
+            case Reduced():
+                return self._mean_reduced(a, node)
+            case Indexed():
+                return dense(indexing.mapped_mean(self.q, "M", a))
+            case Fun():
+                return dense(self.expectations.mean(a))
+            case _:
+                assert_never(node)
+
+    def _mean_term(self, c: sp.Expr, child: AnyNode, a: Ref) -> Value:
+        mean = self.mean(self.q.child(a, child, a.copy))
+        return ZERO if mean == ZERO else mul(self.coefficient(c, a, a.copy), mean)
+
+    def _mean_reduced(self, a: Ref, node: Reduced) -> Value:
+        if node.line.op == "max":
+            raise unsupported("a maximum", node)
+        sym = self.reduced_symbol(a)
+        value = self.mean(self.q.child(a, cast(AnyNode, node.of), a.copy, {node.line.axis: sym}))
+        total = sum_over(sym, value)
+        return mul(inverse_size(sym), total) if node.line.op == "mean" else total
+
+    # ------------------------------------------------------------ scalars
+
+    def _scalar(self, a: Ref) -> Value:
+        var = cast(_ScalarNode, a.node).var
+        line = self.normal.scalar_line[var]
+        table = dict(a.binding)
+        match line:
+            case ir.InputScalar():
+                return given(line, a)
+            case ir.Moment():
+                return self._moment(line, a, table)
+            case ir.Softmax():
+                value = self.scalar(line.of, a.copy, table)
+                mask = None if line.mask is None else self.scalar(line.mask, a.copy, table)
+                return Soft(table[line.axis], value, mask)
+            case ir.Reduce():
+                return self._scalar_reduce(line, a, table)
+            case _:
+                return indexing.mapped_scalar(self, line, a)
+
+    def _moment(self, line: ir.Moment, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
+        node = self.normal.moment_node.get(line.out)
+        if node is not None:
+            return self.mean(self.q.ref(node, a.copy, lambda d: table[d.axis]))
+        names = [ir.param(i) for i in range(len(line.params))]
+        return scalar_function(line.expr, names, [self.scalar(v, a.copy, table) for v in line.params])
+
+    def _scalar_reduce(self, line: ir.Reduce, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
+        if line.op == "max":
+            raise unsupported("a maximum of scalars")
+        dim = next(d for d in line.of.dims if d.axis == line.axis)
+        sym = self.q.fresh(dim, own_copy(a))
+        total = sum_over(sym, self.scalar(line.of, a.copy, table | {line.axis: sym}))
+        return mul(inverse_size(sym), total) if line.op == "mean" else total
+
+
+class _ScalarNode:
+    """A C-var in the place of a node in requests; equal for equal variables."""
+
+    def __init__(self, var: ir.Var, normal: Normal) -> None:
+        self.var = var
+        self.name = var.name
+        self.id = -1 - normal.line_index[var]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ScalarNode) and self.var is other.var
+
+    def __hash__(self) -> int:
+        return hash(self.var)
+
+
+def own_copy(a: Ref) -> Copy:
+    """The copy that a reference's data-sized axes belong to."""
+    if a.copy != 0:
+        return a.copy
+    return next((s.copy for s in a.symbols if s.copy != 0), 0)
+
+
+def inverse_size(sym: Sym) -> Value:
+    from netsor.compilers.derive.values import Fn
+
+    size = size_value(sym)
+    if isinstance(size, Num):
+        return Num(1 / size.value)
+    return Fn(1 / ir.param(0), (size,))
+
+
+def scalar_function(expr: sp.Expr, names: list[sp.Symbol], args: list[Value]) -> Value:
+    """expr(args) as a value, with numbers put in and products and sums kept open."""
+    from netsor.compilers.derive.values import Fn
+
+    numbers = {s: v.value for s, v in zip(names, args, strict=True) if isinstance(v, Num)}
+    expr = sp.sympify(expr.xreplace(numbers))
+    used = [(s, v) for s, v in zip(names, args, strict=True) if s in expr.free_symbols]
+    if expr.is_number:
+        return Num(expr)
+    values = dict(used)
+    if expr.is_Symbol:
+        return values[expr]
+    if expr.is_Mul and any(f.is_Symbol or f.is_number for f in expr.args):
+        return mul(*(_factor(f, values) for f in expr.args))
+    if expr.is_Add and all(t.is_Symbol or t.is_number or t.is_Mul for t in expr.args):
+        return add(*(scalar_function(t, list(values), list(values.values())) for t in expr.args))
+    table = {s: ir.param(i) for i, (s, _) in enumerate(used)}
+    return Fn(expr.xreplace(table), tuple(v for _, v in used))
+
+
+def _factor(f: sp.Expr, values: dict[sp.Symbol, Value]) -> Value:
+    return scalar_function(f, list(values), list(values.values()))
+
+
+def given(line: ir.InputScalar, a: Ref) -> Value:
+    """The value of an input scalar."""
+    if line.per_sample:
+        return Given(line.out, a.copy, a.symbols)
+    if line.limit is None:
+        raise unsupported(f"the scalar {line.out.name}, which has no limit")
+    if isinstance(line.limit, tuple):
+        return Constant(line.out.name, line.limit, a.symbols)
+    return Num(exact(line.limit))
+
+
+def _declared(left: ir.InputVector, right: ir.InputVector) -> sp.Expr:
+    for one, other in ((left, right), (right, left)):
+        for v, c in one.cov:
+            if v is other.out:
+                return exact(c)
+    return sp.Integer(0)
+
+
+def _data_of(node: Any) -> ir.Var:
+    while not isinstance(node, DataNode):
+        node = node.of if not isinstance(node, Lin) else node.terms[0][1]
+    line = node.line
+    return line.out if isinstance(line, ir.Data) else line.args[0]
+
+
+__all__ = ["Add", "Const", "Mul", "Rules", "given", "inverse_size", "own_copy", "scalar_function"]
