@@ -1,6 +1,6 @@
 """Constant scalars over axes: 1, the size, the position, and the masks δ(s, t) and t ≤ s.
 
-The sizes of data axes are known only when data is given, so these are lines: the limit "position" of an InputScalar over
+The sizes of data axes are known only with the data, so these are lines. The limit "position" of an InputScalar over
 one axis is each element's own index, 0-based.
 """
 

@@ -18,6 +18,7 @@ from netsor.expressions import Expr, Matrix, Operand
 from netsor.functions import Function, exact
 
 AxisLike = str | ir.Axis
+DimLike = str | ir.Axis | ir.Dim
 
 
 def _error(message: str, code: str, hint: str | None = None, loc: Location | None = None) -> ProgramError:
@@ -44,6 +45,7 @@ class Program:
         self._symbols: dict[ir.Var, sp.Symbol] = {}
         self._vars: dict[sp.Symbol, ir.Var] = {}
         self._functions: dict[str, Function] = {}
+        self._pending: dict[sp.Expr, ir.Var] = {}  # the line of a pending expression, so that it is made once
         self._counter = 0
 
     # ------------------------------------------------------------ what passes read
@@ -136,7 +138,7 @@ class Program:
             return self._axes.setdefault(axis.name, axis)
         return self.axis(axis)
 
-    def _dims(self, axes: Iterable[AxisLike] | AxisLike) -> tuple[ir.Dim, ...]:
+    def _dims(self, axes: Iterable[DimLike] | AxisLike) -> tuple[ir.Dim, ...]:
         if isinstance(axes, str | ir.Axis):
             axes = (axes,)
         return tuple(a if isinstance(a, ir.Dim) else axis_dim(self.as_axis(a)) for a in axes)
@@ -145,9 +147,12 @@ class Program:
 
     def matrix(
         self, name: str, rows: Any, cols: Any, var: ir.Number = 1.0, multiplier: ir.Number = 1.0,
-        axes: Iterable[AxisLike] = (), trainable: bool = True, fan_in: Any = "cols",
+        axes: Iterable[DimLike] = (), trainable: bool = True, fan_in: Any = "cols",
     ) -> Matrix:  # fmt: skip
         """W = multiplier · ω / √cols, entries ω ~ N(0, var); rows and cols are widths or things that have one."""
+        if hasattr(cols, "__netsor_matrix__"):  # a concatenation: a row of independent blocks
+            more = {"var": var, "axes": axes, "trainable": trainable}
+            return cols.__netsor_matrix__(name, rows, multiplier, **more)  # type: ignore[no-any-return]
         self._not_negative(f"var of {name}", var)
         out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self._dims(axes))
         self._add(ir.InputMatrix(out, var, multiplier, trainable, fan_in, caller_location()))
@@ -155,7 +160,7 @@ class Program:
 
     def vector(
         self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, multiplier: ir.Number = 1.0,
-        cov: Mapping[Any, ir.Number] | None = None, axes: Iterable[AxisLike] = (), axis_cov: Any = None,
+        cov: Mapping[Any, ir.Number] | None = None, axes: Iterable[DimLike] = (), axis_cov: Any = None,
         trainable: bool = False, readout: bool = False,
     ) -> Expr:  # fmt: skip
         """A G-var with i.i.d. coordinates multiplier · β, β ~ N(mean, var), and covariances of β with other vectors."""
@@ -167,7 +172,7 @@ class Program:
             out, mean, var, multiplier, trainable, readout, pairs, self._axis_cov(dims, axis_cov), caller_location()
         )
         self._add(line)
-        return self.handle(out)
+        return cast(Expr, self.handle(out))
 
     def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
         """A trainable vector."""
@@ -179,27 +184,27 @@ class Program:
         return self.vector(name, width, mean, var, readout=True, **more)
 
     def scalar(
-        self, name: str, limit: Any = None, axes: Iterable[AxisLike] = (), per_sample: bool = False
+        self, name: str, limit: Any = None, axes: Iterable[DimLike] = (), per_sample: bool = False
     ) -> Expr:  # fmt: skip
         """A C-var that converges to `limit` (a number or an array over its axes), or is given with each sample."""
         if limit is not None and not isinstance(limit, int | float | sp.Basic):
             limit = nested(limit)
         out = self.new_var(name, "C", None, None, self._dims(axes))
         self._add(ir.InputScalar(out, limit, per_sample, caller_location()))
-        return self.handle(out)
+        return cast(Expr, self.handle(out))
 
-    def data(self, name: str, axes: Iterable[AxisLike] = ()) -> Expr:
+    def data(self, name: str, axes: Iterable[DimLike] = ()) -> Expr:
         """A network input ξ, given as `[sample, *axes, feature]`."""
         out = self.new_var(name, "X", ir.Feature(name), None, self._dims(axes))
         self._add(ir.Data(out, caller_location()))
-        return self.handle(out)
+        return cast(Expr, self.handle(out))
 
-    def constant(self, array: Any, axes: Sequence[AxisLike | ir.Dim], name: str | None = None) -> Expr:
+    def constant(self, array: Any, axes: Sequence[DimLike], name: str | None = None) -> Expr:
         """A C-var with the given values over `axes` (an array that does not depend on the sample)."""
         dims = tuple(a if isinstance(a, ir.Dim) else self._dims((a,))[0] for a in axes)
         out = self.new_var(name, "C", None, None, dims)
         self._add(ir.InputScalar(out, nested(array), False, caller_location()))
-        return self.handle(out)
+        return cast(Expr, self.handle(out))
 
     def _axis_cov(self, dims: tuple[ir.Dim, ...], axis_cov: Any) -> tuple[tuple[ir.Axis, Any], ...]:
         if axis_cov is None:
@@ -254,7 +259,7 @@ class Program:
     def add(self, line: Any) -> Expr:
         """Append a line (made by the language or a pass); returns the handle of its variable."""
         self._add(line)
-        return self.handle(line.out)
+        return cast(Expr, self.handle(line.out))
 
     def _add(self, line: ir.Line) -> None:
         from netsor.check.types import line_diagnostics
@@ -288,12 +293,19 @@ class Program:
             raise _error("the expression belongs to another program", "NT108")
         if isinstance(value.sym, sp.Symbol):
             return self._vars[value.sym]
+        if name is None and value.sym in self._pending:
+            return self._pending[value.sym]
         return self._materialise(value.sym, name)
 
     def _materialise(self, sym: sp.Expr, name: str | None) -> ir.Var:
+        var = self._pending[sym] = self._coordinatewise_line(sym, name)
+        return var
+
+    def _coordinatewise_line(self, sym: sp.Expr, name: str | None) -> ir.Var:
         args, params = self._split(sym)
         if not args and not params:
-            raise _error(f"the constant {sym} has no width", "NT109", "add it to a vector, or use p.vector(var=0, mean=…)")
+            hint = "add it to a vector, or use p.vector(var=0, mean=…)"
+            raise _error(f"the constant {sym} has no width", "NT109", hint)
         expr = self._positional(sym, args, params)
         dims = merge_dims(args + params)
         if not args:
