@@ -145,7 +145,7 @@ def gates(g: Gauss, gate1: Gate | None, gate2: Gate | None) -> Tensor:
     one = torch.ones_like(g.det)
     if gate1 is None or gate2 is None:
         only, k, m = (gate2, g.k22, g.m2) if gate1 is None else (gate1, g.k11, g.m1)
-        return one if only is None else one * (only.mid + only.half * sign_mean(only, k, m))
+        return one if only is None else one * only.mid + only.half * sign_mean(only, k, m)
     total = torch.full_like(g.det, gate1.mid * gate2.mid)
     if g.m1 is not None:
         total = total + gate1.half * gate2.mid * sign_mean(gate1, g.k11, g.m1)
@@ -158,7 +158,8 @@ def sign_mean(gate: Gate, k: Tensor, m: Tensor | None) -> Tensor:
     """E sgn(u + √noise·n)."""
     if m is None:
         return torch.zeros_like(k)
-    return torch.special.erf(_standard(m, k + gate.noise) / math.sqrt(2))
+    out: Tensor = torch.special.erf(_standard(m, k + gate.noise) / math.sqrt(2))
+    return out
 
 
 def _standard(m: Tensor, k: Tensor) -> Tensor:

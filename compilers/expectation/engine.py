@@ -15,8 +15,8 @@ from torch import Tensor
 
 from . import closed, hermite, line, plane, singular
 from .functions import Fn, from_terms
-from .gauss import EPS, Gauss, gauss, ratio
-from .report import report
+from .gauss import EPS, Gauss, common_shape, gauss, ratio
+from .report import record, report
 from .terms import Delta, Numeric, Sum, Term
 
 Mean = Tensor | None
@@ -136,7 +136,7 @@ def trusted(f: Fn, k: Tensor) -> bool:
 
 def pair(f: Fn, g: Fn, on: Gauss) -> Tensor:
     """E f(u)g(v), atom by atom; atoms without a closed form stay together, one series for each group."""
-    shape = torch.broadcast_shapes(on.det.shape, *(m.shape for m in (on.m1, on.m2) if m is not None))
+    shape = common_shape(on.det, on.m1, on.m2)
     if shape != on.det.shape:
         on = on._replace(det=on.det.expand(shape))
     if on.det.numel() == 0:
@@ -200,14 +200,36 @@ def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
         report("quadrature", 64 * EPS)
     beyond = inside > found.reach
     if bool(beyond.any()):
-        inner = plane.plane(f, lambda k, m: single(g, k, m), g, _pick(on, beyond))
-        value = value.masked_scatter(beyond, inner)
-        report("quadrature", 1e-12)
+        scale = found.scale.expand(on.det.shape)[beyond]
+        value = value.masked_scatter(beyond, _quadrature(f, g, _pick(on, beyond), scale))
     return value
 
 
+def _quadrature(f: Fn, g: Fn, on: Gauss, scale: Tensor) -> Tensor:
+    """E f(u)g(v) over flat entries, by panels; the error is what finer panels change in a few of the entries."""
+
+    def conditional(k: Tensor, m: Tensor) -> Tensor:
+        return single(g, k, m)
+
+    with record() as inner:
+        value = plane.plane(f, conditional, g, on)
+        some = torch.linspace(0, len(value) - 1, min(4, len(value)), device=value.device).long().unique()
+        again = plane.plane(f, conditional, g, _take(on, some), level=1)
+    changed = float(ratio((again - value[some]).abs(), scale[some]).max())
+    report("quadrature", changed + max(bound for _, bound in inner) + 64 * EPS)
+    return value
+
+
+def _take(on: Gauss, index: Tensor) -> Gauss:
+    k11, k22, k12, det = (t[index] for t in on[:4])
+    m1, m2 = (None if t is None else t[index] for t in on[4:])
+    return Gauss(k11, k22, k12, det, m1, m2)
+
+
 def _pick(on: Gauss, mask: Tensor) -> Gauss:
-    return Gauss(*(None if t is None else t.expand(mask.shape)[mask] for t in on))
+    k11, k22, k12, det = (t.expand(mask.shape)[mask] for t in on[:4])
+    m1, m2 = (None if t is None else t.expand(mask.shape)[mask] for t in on[4:])
+    return Gauss(k11, k22, k12, det, m1, m2)
 
 
 def diagonal(f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
@@ -233,7 +255,8 @@ def single(f: Fn, k: Tensor, m: Mean) -> Tensor:
     if not trusted(f, k):
         f = opaque(f)
     zero = torch.zeros_like(k if m is None else k + m)
-    on = Gauss(k, torch.zeros((), dtype=k.dtype, device=k.device), torch.zeros((), dtype=k.dtype, device=k.device), zero, m)
+    nothing = k.new_zeros(())
+    on = Gauss(k, nothing, nothing, zero, m)
     known, rest = split(f)
     total = zero
     for c, t in known:

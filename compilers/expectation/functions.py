@@ -186,14 +186,30 @@ def function(
     """
     name = name or getattr(call, "__name__", "function")
     kinks = tuple(sorted(float(c) for c in kinks))
+    jumps = {c: j for c in kinks if (j := _jump(call, c))}
 
     def slope() -> Fn:
         smooth = derivative if isinstance(derivative, Fn) else function(derivative or _autograd(call), None, kinks)
         known = {atom.at for _, atom in smooth.terms if isinstance(atom, Delta)}
-        jumps = [(_jump(call, c), delta(c)) for c in kinks if c not in known]
-        return combine((1.0, smooth), *((j, d) for j, d in jumps if j))
+        return combine((1.0, smooth), *((j, delta(c)) for c, j in jumps.items() if c not in known))
 
-    return Fn(name, source or name, call, kinks, ((1.0, Numeric(call, kinks, slope)),))
+    values = _midpoints(call, tuple(jumps)) if jumps else call
+    return Fn(name, source or name, values, kinks, ((1.0, Numeric(values, kinks, slope)),))
+
+
+def _midpoints(call: Call, jumps: tuple[float, ...]) -> Call:
+    """The same function with the midpoint for its value at a jump, as the gates have it."""
+
+    def values(x: Tensor) -> Tensor:
+        out = call(x)
+        for c in jumps:
+            at = x == c
+            if bool(at.any()):
+                step = 1e-9 * max(1.0, abs(c))
+                out = torch.where(at, 0.5 * (call(x - step) + call(x + step)), out)
+        return out
+
+    return values
 
 
 def _autograd(call: Call) -> Call:

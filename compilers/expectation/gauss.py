@@ -66,16 +66,20 @@ def _split(x: Tensor) -> tuple[Tensor, Tensor]:
 def ratio(a: Tensor, b: Tensor) -> Tensor:
     """a/b, and 0 where b is 0."""
     zero = b == 0
-    return torch.where(zero, 0.0, a / torch.where(zero, 1.0, b))
+    out: Tensor = torch.where(zero, 0.0, a / torch.where(zero, 1.0, b))
+    return out
 
 
 def cdf(x: Tensor) -> Tensor:
     """Φ(x), accurate in the lower tail."""
-    return 0.5 * torch.special.erfc(-x * math.sqrt(0.5))
+    out: Tensor = 0.5 * torch.special.erfc(-x * math.sqrt(0.5))
+    return out
 
 
-def pdf(x: Tensor) -> Tensor:
-    return torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+def common_shape(*tensors: Tensor | None) -> torch.Size:
+    """The shape that the tensors broadcast to; None counts as a scalar."""
+    shape: torch.Size = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
+    return shape
 
 
 def _owens_small(h: Tensor, a: Tensor) -> Tensor:

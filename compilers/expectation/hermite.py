@@ -1,4 +1,4 @@
-"""Mehler's series: E f(u)g(v) = Σ_k a_k b_k ρ^k with a_k = E f(m₁ + σ₁z) h_k(z), h_k the normalised Hermite polynomials.
+"""Mehler's series: E f(u)g(v) = Σ_k a_k b_k ρ^k with a_k = E f(m₁ + σ₁z) h_k(z), h_k normalised Hermite.
 
 The coefficients belong to one input each, so an entry of a Gram matrix costs a polynomial in ρ. Cutting the series
 after K leaves at most |ρ|^{K+1} √(tail_f · tail_g), tail_f = E f² − Σ_{k≤K} a_k².
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import line
 from .functions import Fn
-from .gauss import EPS, Gauss, ratio
+from .gauss import EPS, Gauss, common_shape, ratio
 from .terms import Term
 
 DEGREES = (48, 160, 512)
@@ -118,7 +118,7 @@ def horner(a: Tensor, b: Tensor, rho: Tensor) -> Tensor:
     size = (a.abs().reshape(len(a), -1).amax(1) * b.abs().reshape(len(b), -1).amax(1)).tolist()
     floor = 1e-18 * max(size, default=0.0)
     active = [k for k, s in enumerate(size) if s > floor] or [0]
-    total = torch.zeros(torch.broadcast_shapes(a.shape[1:], b.shape[1:], rho.shape), dtype=a.dtype, device=a.device)
+    total = torch.zeros(common_shape(a[0], b[0], rho), dtype=a.dtype, device=a.device)
     squared = rho * rho
     previous = active[-1]
     for k in reversed(active):

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .gauss import EPS
+from .gauss import EPS, common_shape
 
 RANGE = 13.0
 NODES = 16
@@ -128,7 +128,8 @@ def _extremes(sigma: Tensor, m: Tensor | None) -> tuple[Tensor, Tensor | None]:
     if m is None:
         flat = sigma.reshape(-1)
         return torch.stack([flat.max(), flat.median()]), None
-    s, mean = (t.reshape(-1) for t in torch.broadcast_tensors(sigma, m))
+    shape = common_shape(sigma, m)
+    s, mean = sigma.expand(shape).reshape(-1), m.expand(shape).reshape(-1)
     at = torch.stack([s.argmax(), mean.argmax(), mean.argmin()])
     return s[at], mean[at]
 

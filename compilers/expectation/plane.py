@@ -45,7 +45,7 @@ def _chunks(count: int, panels: int) -> list[slice]:
     return [slice(i, i + step) for i in range(0, count, step)]
 
 
-def plane(f: Fn, conditional: Conditional, g: Fn, gauss: Gauss) -> Tensor:
+def plane(f: Fn, conditional: Conditional, g: Fn, gauss: Gauss, level: int = 0) -> Tensor:
     """E f(u)·E[g(v) | u]; `conditional(k, m)` is E g under N(m, k), elementwise; all entries flat, `[E]`."""
     s1, s2 = gauss.k11.sqrt(), gauss.k22.sqrt()
     m1 = torch.zeros_like(s1) if gauss.m1 is None else gauss.m1
@@ -60,8 +60,8 @@ def plane(f: Fn, conditional: Conditional, g: Fn, gauss: Gauss) -> Tensor:
     sharp = line.octaves(min(turning, 1 / coarse if coarse else 1.0))
     counts = [line.octaves(1 / coarse if coarse else 1.0)] * len(own) + [sharp] * len(other)
     out = torch.empty_like(s1)
-    for i in _chunks(len(s1), sum(2 * c + 1 for c in counts) + 53):
-        r = line.panels(centres[:, i], counts, 0)
+    for i in _chunks(len(s1), (sum(2 * c + 1 for c in counts) + 53) << level):
+        r = line.panels(centres[:, i], counts, level)
         mean = m2[i] + slope[i] * r.z
         out[i] = (r.w * f.call(m1[i] + s1[i] * r.z) * conditional(rest[i].expand_as(mean), mean)).sum(0)
     return out

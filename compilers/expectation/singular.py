@@ -27,7 +27,7 @@ def against(d: Delta, g: Fn, on: Gauss, single: Single) -> Tensor:
         if height is not None:
             total = total + math.comb(d.order, j) * height * slope**j * single(g, rest, mean)
         g = g.derivative if j < d.order else g
-    return (-1) ** d.order * total
+    return -total if d.order % 2 else total
 
 
 def _density(k: Tensor, gap: Tensor | None, order: int) -> Tensor | None:
