@@ -50,7 +50,8 @@ def _name(dimension: ir.Dimension | None) -> str:
 def _input_matrix(line: ir.InputMatrix) -> Iterator[Diagnostic]:
     if line.fan_in != "cols" and isinstance(line.out.cols, ir.Width):
         yield _error(
-            line, "NT109", f"fan_in={line.fan_in} of {line.out} needs data columns: with a width the limit does not exist",
+            line, "NT109",
+            f"fan_in={line.fan_in} of {line.out} needs data columns: with a width the limit does not exist",
             'use fan_in="cols"',
         )  # fmt: skip
 
@@ -60,7 +61,8 @@ def _trsp(line: ir.Trsp) -> Iterator[Diagnostic]:
         yield _error(line, "NT102", f"{line.of} is not a matrix: only matrices are transposed")
     elif isinstance(line.of.cols, ir.Feature) or isinstance(line.of.rows, ir.Feature):
         yield _error(
-            line, "NT105", f"{line.of} is an embedding matrix (columns: {_name(line.of.cols)}): its transpose is no line",
+            line, "NT105",
+            f"{line.of} is an embedding matrix (columns: {_name(line.of.cols)}): its transpose is no line",
             "gradients with respect to the data are not part of a program",
         )  # fmt: skip
 

@@ -1,0 +1,145 @@
+"""All checks of a program, in one report."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from netsor import ir
+from netsor.check.bplike import BPLike, Violation, bp_like, explain
+from netsor.check.gia import Correction, Simple, gia_valid, simple_gia
+from netsor.check.report import VERDICTS, Report
+from netsor.check.structure import structure_diagnostics
+from netsor.check.types import line_diagnostics
+from netsor.check.widths import cdcs
+from netsor.dsl import Program
+from netsor.errors import Diagnostic, InputError, NetsorError
+
+
+def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
+    """Check a program: types, BP-like, Simple GIA, GIA, growth, parameter control, rank stability, gradients.
+
+    `readouts` (names or variables) replaces the marked readouts; `x` is a network input, or a dict by name, at which
+    questions that depend on the data are decided. A program with an output and no gradients is checked with its
+    backward pass.
+    """
+    typing = list(_type_errors(p))
+    if typing:
+        return _ill_typed(p, typing)
+    whole, problems = _with_backward(p)
+    chosen = _chosen(whole, readouts)
+    bp = bp_like(whole.lines, chosen)
+    simple = simple_gia(whole.lines, whole.outputs)
+    valid, why, correction = gia_valid(whole.lines, bp.verdict, data_of(whole, x))
+    verdicts: dict[str, bool | None] = dict.fromkeys(VERDICTS) | {
+        "well_typed": True, "bp_like": bp.verdict, "simple_gia": simple.verdict, "gia_valid": valid,
+    }  # fmt: skip
+    reasons = {"well_typed": "every line has its type", "bp_like": bp.reason, "simple_gia": simple.reason}
+    reasons["gia_valid"] = why
+    found = [*problems, *_independence(whole, bp, simple, valid, why, correction)]
+    return Report(
+        whole, *_in_order(verdicts), reasons=reasons, readouts=tuple(v.name for v in bp.readouts) if bp.verdict else (),
+        cdcs=cdcs(whole.lines), violations=tuple(_violation(whole, v, "error") for v in bp.violations),
+        diagnostics=tuple(found), witnesses=tuple(v.witness for v in bp.violations if v.witness),
+    )  # fmt: skip
+
+
+def _in_order(verdicts: Mapping[str, bool | None]) -> list[bool | None]:
+    return [verdicts[name] for name in VERDICTS]
+
+
+def data_of(p: ir.ProgramLike, x: Any) -> dict[str, Any]:
+    """The network input by name."""
+    if x is None:
+        return {}
+    if isinstance(x, Mapping):
+        return dict(x)
+    names = [line.out.name for line in p.lines if isinstance(line, ir.Data)]
+    if len(names) != 1:
+        raise InputError(f"{p.name} has {len(names)} inputs: give x as a dict from name to array", code="NT601")
+    return {names[0]: x}
+
+
+# ---------------------------------------------------------------- types
+
+
+def _type_errors(p: ir.ProgramLike) -> Iterator[Diagnostic]:
+    """All type errors in program order."""
+    found = list(structure_diagnostics(p))
+    for i, line in enumerate(p.lines):
+        found += [(i, dataclasses.replace(d, line=i)) for d in line_diagnostics(line)]
+    yield from (d for _, d in sorted(found, key=lambda pair: (pair[0] < 0, pair[0])))
+
+
+def _ill_typed(p: ir.ProgramLike, found: list[Diagnostic]) -> Report:
+    verdicts: dict[str, bool | None] = dict.fromkeys(VERDICTS) | {"well_typed": False}
+    reasons = dict.fromkeys(VERDICTS, "the program is not well typed") | {"well_typed": found[0].message}
+    return Report(p, *_in_order(verdicts), reasons=reasons, diagnostics=tuple(found))
+
+
+def _with_backward(p: Program) -> tuple[Program, list[Diagnostic]]:
+    """The program with its backward pass, when it has an output and states no gradients."""
+    if not p.outputs or p.gradients:
+        return p, []
+    from netsor.backprop import backprop
+
+    try:
+        return backprop(p), []
+    except NetsorError as error:
+        return p, [error.diagnostic]
+
+
+def _chosen(p: ir.ProgramLike, readouts: Iterable[Any] | None) -> tuple[ir.Var, ...]:
+    vectors = {line.out.name: line for line in p.lines if isinstance(line, ir.InputVector)}
+    if readouts is None:
+        return tuple(line.out for line in vectors.values() if line.readout)
+    names = [r if isinstance(r, str) else r.name for r in readouts]
+    for name in names:
+        if name not in vectors:
+            raise InputError(f"{name} is not an input vector of {p.name}", code="NT601")
+    return tuple(vectors[name].out for name in names)
+
+
+# ---------------------------------------------------------------- findings
+
+_CODES = {1: "NT201", 2: "NT202", 3: "NT203"}
+_HINTS = {
+    1: "gradients are linear in the readout; anything else multiplied by a transpose correlates with the matrix itself",
+    2: "the forward pass must not use the readout; give it a vector of its own",
+    3: "a readout has mean zero and is drawn independently of all other inputs",
+}
+
+
+def _violation(p: ir.ProgramLike, v: Violation, severity: str) -> Diagnostic:
+    line = p.lines[v.index]
+    return Diagnostic(
+        _CODES[v.clause], severity, explain(p.lines, v), line.out.name, v.index, f"Definition A.3, clause {v.clause}",
+        line.loc, _HINTS[v.clause],
+    )  # fmt: skip
+
+
+def _independence(
+    p: ir.ProgramLike, bp: BPLike, simple: Simple, valid: bool | None, why: str, correction: Correction | None
+) -> Iterator[Diagnostic]:
+    """Findings about BP-like, Simple GIA and GIA: errors where the limit is not guaranteed."""
+    if simple.verdict is False and simple.output is not None:
+        o = simple.output
+        yield Diagnostic(
+            "NT206", "error", f"the Simple GIA Check fails: {simple.reason}", o.readout.name, None, "Condition 1",
+            o.loc, "use a readout of mean zero that is drawn independently of everything and used in the output only",
+        )  # fmt: skip
+    if valid:
+        return
+    if bp.verdict is False and bp.violations:
+        yield _violation(p, bp.violations[0], "error")
+    elif bp.verdict is False:
+        yield Diagnostic("NT204", "error", bp.reason, clause="Definition A.3, clause 3")
+    else:
+        yield Diagnostic("NT205", "error", f"BP-like is undecided: {bp.reason}", clause="Definition A.3")
+    if correction is not None:
+        line = p.lines[correction.index]
+        yield Diagnostic(
+            "NT207", "error", f"the gradient independence assumption is wrong here: {why}", line.out.name,
+            correction.index, "Tensor Programs II, section 6.3", line.loc, "ns.limit(p) computes the true limit",
+        )  # fmt: skip

@@ -1,0 +1,285 @@
+"""A program run at a small finite width, in numpy: what witnesses are made of.
+
+`generic` values stand for arbitrary arguments (variances, means and given limits are ignored, so that a function's
+dependence and parity show); `natural` values follow the program's own distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from netsor import ir
+from netsor.check.evaluate import Array, evaluate
+from netsor.check.flow import spans
+from netsor.check.shapes import Sizes, aligned
+
+Values = dict[ir.Var, Array]
+Covariances = Mapping[tuple[ir.Var, ir.Var], float]
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def generic(lines: Sequence[ir.Line], sizes: Sizes, rng: np.random.Generator) -> Values:
+    """Inputs in general position."""
+    found: Values = {}
+    for line in lines:
+        shape = sizes.shape(line.out)
+        match line:
+            case ir.InputMatrix():
+                found[line.out] = rng.standard_normal(shape) / np.sqrt(shape[-1])
+            case ir.InputVector() | ir.Data():
+                found[line.out] = rng.standard_normal(shape)
+            case ir.InputScalar():
+                found[line.out] = rng.uniform(0.5, 1.5, shape)
+            case _:
+                pass
+    return found
+
+
+def natural(
+    lines: Sequence[ir.Line], sizes: Sizes, rng: np.random.Generator, data: Mapping[str, Any] | None = None
+) -> Values:
+    """Inputs drawn as the program says; data and scalars without a limit are given, or in general position."""
+    found = generic(lines, sizes, rng)
+    given = data or {}
+    for line in lines:
+        match line:
+            case ir.InputMatrix():
+                found[line.out] = found[line.out] * matrix_scale(line, sizes)
+            case ir.InputScalar() if line.limit is not None:
+                limit = np.asarray(line.limit, dtype=float)
+                found[line.out] = np.broadcast_to(limit, sizes.shape(line.out)).copy()
+            case ir.Data() | ir.InputScalar() if line.out.name in given:
+                found[line.out] = np.broadcast_to(np.asarray(given[line.out.name], float), sizes.shape(line.out)).copy()
+            case _:
+                pass
+    _draw_vectors([x for x in lines if isinstance(x, ir.InputVector)], found)
+    return found
+
+
+def matrix_scale(line: ir.InputMatrix, sizes: Sizes) -> float:
+    """The factor from N(0, 1/cols) to the matrix's entries."""
+    cols = sizes.dimension(line.out.cols)
+    fan = cols if line.fan_in == "cols" else 1.0 if line.fan_in is None else float(line.fan_in)
+    return float(line.multiplier) * float(np.sqrt(float(line.var) * cols / fan))
+
+
+def covariance(vectors: Sequence[ir.InputVector]) -> Covariances:
+    """Covariances of the β's of different input vectors, both ways."""
+    table: dict[tuple[ir.Var, ir.Var], float] = {}
+    for line in vectors:
+        for other, c in line.cov:
+            if other is not line.out:
+                table[line.out, other] = table[other, line.out] = float(c)
+    return table
+
+
+def blocks(vectors: Sequence[ir.InputVector]) -> list[list[ir.InputVector]]:
+    """Input vectors in classes connected by nonzero covariance, in program order."""
+    table = covariance(vectors)
+    left, result = list(vectors), []
+    while left:
+        block = [left.pop(0)]
+        for member in block:
+            linked = [v for v in left if table.get((member.out, v.out), 0.0) != 0.0]
+            block.extend(linked)
+            left = [v for v in left if v not in linked]
+        result.append(sorted(block, key=vectors.index))
+    return result
+
+
+def _draw_vectors(vectors: Sequence[ir.InputVector], found: Values) -> None:
+    """Turn standard normal draws into the joint distribution of the input vectors."""
+    table = covariance(vectors)
+    for block in blocks(vectors):
+        if len(block) > 1:
+            matrix = np.array(
+                [[float(a.var) if a is b else table.get((a.out, b.out), 0.0) for b in block] for a in block]
+            )
+            root = _square_root(matrix)
+            draws = [found[v.out] for v in block]
+            for row, line in zip(root, block, strict=True):
+                found[line.out] = sum((r * d for r, d in zip(row, draws, strict=True)), np.zeros(()))
+        else:
+            found[block[0].out] = found[block[0].out] * np.sqrt(float(block[0].var))
+        for line in block:
+            found[line.out] = float(line.multiplier) * (float(line.mean) + _over_axes(line, found[line.out]))
+
+
+def _over_axes(line: ir.InputVector, draws: Array) -> Array:
+    for axis, matrix in line.axis_cov:
+        root = _square_root(np.asarray(matrix, dtype=float))
+        i = line.out.axes.index(axis)
+        draws = np.moveaxis(np.tensordot(root, draws, axes=(1, i)), 0, i)
+    return draws
+
+
+def _square_root(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+# ---------------------------------------------------------------- lines
+
+
+def execute(lines: Sequence[ir.Line], inputs: Mapping[ir.Var, Array], sizes: Sizes) -> Values:
+    """All variables of a program, given its inputs."""
+    values: Values = dict(inputs)
+    with np.errstate(all="ignore"):
+        for start, end in spans(lines):
+            for line in lines[start:end]:
+                if isinstance(line, ir.Shift):
+                    values.setdefault(line.of, np.zeros(sizes.shape(line.of)))
+            for _ in range(_passes(lines[start:end], sizes)):
+                for line in lines[start:end]:
+                    if line.out not in inputs:
+                        values[line.out] = _RULES[type(line)](line, values, sizes)
+    return values
+
+
+def _passes(lines: Sequence[ir.Line], sizes: Sizes) -> int:
+    """A scan's lines are right after as many passes as its axis has elements."""
+    if len(lines) == 1 and not isinstance(lines[0], ir.Shift):
+        return 1
+    lengths = [sizes.size(x.of.size(x.axis)) for x in lines if isinstance(x, ir.Shift)]
+    return max([1, *lengths]) if len(lines) > 1 else 1
+
+
+def _trsp(line: ir.Trsp, values: Values, sizes: Sizes) -> Array:
+    return cast(Array, np.swapaxes(values[line.of], -1, -2))
+
+
+def _matmul(line: ir.MatMul, values: Values, sizes: Sizes) -> Array:
+    matrix, vector = values[line.matrix], values[line.vector]
+    if not line.matrix.dims:
+        product = vector @ matrix.T
+        return aligned(product, line.vector.axes, line.out.axes, 1)
+    axes = line.out.axes
+    left = aligned(matrix, line.matrix.axes, axes, 2)
+    right = aligned(vector, line.vector.axes, axes, 1)
+    return np.broadcast_to(np.matmul(left, right[..., None])[..., 0], sizes.shape(line.out))
+
+
+def _coordinatewise(line: ir.Nonlin | ir.Moment, values: Values, sizes: Sizes) -> Array:
+    axes = line.out.axes
+    tail = 1 if line.args else 0
+    env: dict[Any, Any] = {}
+    for i, v in enumerate(line.args):
+        env[ir.arg(i)] = aligned(values[v], v.axes, axes, 1)
+    for j, c in enumerate(line.params):
+        scalar = aligned(values[c], c.axes, axes, 0)
+        env[ir.param(j)] = scalar[..., None] if tail else scalar
+    result = np.asarray(evaluate(line.expr, env), dtype=float)
+    if isinstance(line, ir.Moment) and line.args:
+        result = result.mean(axis=-1) if result.ndim else result
+    return np.broadcast_to(result, sizes.shape(line.out))
+
+
+def _positions(line: ir.Window | ir.Unwindow, of: ir.Var, out: ir.Var, sizes: Sizes) -> tuple[list[Any], list[Any]]:
+    """For each tap, the positions read along each axis and whether they are inside (grids over the windowed axes)."""
+    source = [sizes.size(of.size(a)) for a in line.axes]
+    target = [sizes.size(out.size(a)) for a in line.axes]
+    index, inside = [], []
+    for offset in line.offsets:
+        rows = [s * np.arange(t) + o for s, t, o in zip(line.stride, target, offset, strict=True)]
+        good = [(r >= 0) & (r < p) | (line.outside == "wrap") for r, p in zip(rows, source, strict=True)]
+        index.append(np.ix_(*(r % p for r, p in zip(rows, source, strict=True))))
+        inside.append(np.logical_and.reduce(np.ix_(*good)))
+    return index, inside
+
+
+def _window(line: ir.Window, values: Values, sizes: Sizes) -> Array:
+    rest = tuple(a for a in line.of.axes if a not in line.axes)
+    tail = 0 if line.of.kind == "C" else 1
+    source = aligned(values[line.of], line.of.axes, (*line.axes, *rest), tail)
+    index, inside = _positions(line, line.of, line.out, sizes)
+    taps = []
+    for i, ok in zip(index, inside, strict=True):
+        mask = ok.reshape(ok.shape + (1,) * (len(rest) + tail))
+        taps.append(np.where(mask, source[i], -np.inf if line.outside == "drop" else 0.0))
+    return aligned(np.stack(taps), (line.tap, *line.axes, *rest), line.out.axes, tail)
+
+
+def _unwindow(line: ir.Unwindow, values: Values, sizes: Sizes) -> Array:
+    rest = tuple(a for a in line.out.axes if a not in line.axes)
+    tail = 0 if line.of.kind == "C" else 1
+    taps = aligned(values[line.of], line.of.axes, (line.tap, *line.axes, *rest), tail)
+    index, inside = _positions(line, line.out, line.of, sizes)
+    order = (*line.axes, *rest)
+    total = np.zeros((*(sizes.size(line.out.size(a)) for a in order), *taps.shape[taps.ndim - tail :]))
+    for tap, i, ok in zip(taps, index, inside, strict=True):
+        mask = ok.reshape(ok.shape + (1,) * (len(rest) + tail))
+        np.add.at(total, i, np.where(mask, tap, 0.0))
+    return aligned(total, order, line.out.axes, tail)
+
+
+def _at(line: ir.At, values: Values, sizes: Sizes) -> Array:
+    i = line.of.axes.index(line.axis)
+    return cast(Array, np.take(values[line.of], line.index, axis=i))
+
+
+def _place(line: ir.Place, values: Values, sizes: Sizes) -> Array:
+    result = np.zeros(sizes.shape(line.out))
+    axes = tuple(a for a in line.out.axes if a != line.axis)
+    tail = 0 if line.of.kind == "C" else 1
+    i = line.out.axes.index(line.axis)
+    np.moveaxis(result, i, 0)[line.index] = aligned(values[line.of], line.of.axes, axes, tail)
+    return result
+
+
+def _shift(line: ir.Shift, values: Values, sizes: Sizes) -> Array:
+    tail = 0 if line.of.kind == "C" else 1
+    source = aligned(values[line.of], line.of.axes, line.out.axes, tail)
+    source = np.moveaxis(np.broadcast_to(source, sizes.shape(line.out)), line.out.axes.index(line.axis), 0)
+    result = np.zeros(sizes.shape(line.out))
+    target = np.moveaxis(result, line.out.axes.index(line.axis), 0)
+    by, length = line.by, source.shape[0]
+    if abs(by) < length:
+        if by >= 0:
+            target[by:] = source[: length - by]
+        else:
+            target[:by] = source[-by:]
+    return result
+
+
+def _rename(line: ir.Rename, values: Values, sizes: Sizes) -> Array:
+    table = dict(line.axes)
+    have = tuple(table.get(a, a) for a in line.of.axes)
+    return aligned(values[line.of], have, line.out.axes, 0 if line.of.kind == "C" else 1)
+
+
+def _reduce(line: ir.Reduce, values: Values, sizes: Sizes) -> Array:
+    op: Any = {"sum": np.sum, "mean": np.mean, "max": np.max}[line.op]
+    reduced: Array = op(values[line.of], axis=line.of.axes.index(line.axis))
+    have = tuple(a for a in line.of.axes if a != line.axis)
+    return aligned(reduced, have, line.out.axes, 0 if line.of.kind == "C" else 1)
+
+
+def _softmax(line: ir.Softmax, values: Values, sizes: Sizes) -> Array:
+    axes = line.out.axes
+    scores = np.broadcast_to(aligned(values[line.of], line.of.axes, axes, 0), sizes.shape(line.out))
+    i = axes.index(line.axis)
+    weights = np.exp(scores - scores.max(axis=i, keepdims=True))
+    if line.mask is not None:
+        weights = weights * aligned(values[line.mask], line.mask.axes, axes, 0)
+    return cast(Array, weights / weights.sum(axis=i, keepdims=True))
+
+
+_RULES: dict[type, Callable[[Any, Values, Sizes], Array]] = {
+    ir.Trsp: _trsp,
+    ir.MatMul: _matmul,
+    ir.Nonlin: _coordinatewise,
+    ir.Moment: _coordinatewise,
+    ir.Window: _window,
+    ir.Unwindow: _unwindow,
+    ir.At: _at,
+    ir.Place: _place,
+    ir.Shift: _shift,
+    ir.Rename: _rename,
+    ir.Reduce: _reduce,
+    ir.Softmax: _softmax,
+}

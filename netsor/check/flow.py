@@ -1,0 +1,87 @@
+"""The order in which lines are evaluated: scans are ranges of lines that read themselves through a shift."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from netsor import ir
+from netsor.dsl import inputs_of
+
+
+@dataclass(frozen=True)
+class Use:
+    """A MatMul by an input matrix W, applied as W or as Wᵀ."""
+
+    index: int
+    line: ir.MatMul
+    matrix: ir.Var
+    transposed: bool
+
+
+def spans(lines: Sequence[ir.Line]) -> list[tuple[int, int]]:
+    """Ranges [start, end) in program order; one that is longer than a line is a scan: it reads itself."""
+    place = {line.out: i for i, line in enumerate(lines)}
+    loops: list[tuple[int, int]] = []
+    for i, line in enumerate(lines):
+        end = place.get(line.of, -1) if isinstance(line, ir.Shift) else -1
+        if end >= i:
+            loops.append((i, end + 1))
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(loops):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    result: list[tuple[int, int]] = []
+    at = 0
+    for start, end in merged:
+        result.extend((i, i + 1) for i in range(at, start))
+        result.append((start, end))
+        at = end
+    result.extend((i, i + 1) for i in range(at, len(lines)))
+    return result
+
+
+def fixpoint(lines: Sequence[ir.Line], update: Callable[[ir.Line], bool]) -> None:
+    """Run `update` over all lines, over a scan's lines until none reports a change."""
+    for start, end in spans(lines):
+        changed = True
+        while changed:
+            changed = any([update(line) for line in lines[start:end]])
+            if end - start == 1 and not _reads_itself(lines[start]):
+                break
+
+
+def _reads_itself(line: ir.Line) -> bool:
+    return line.out in inputs_of(line)
+
+
+def matrices(lines: Sequence[ir.Line]) -> dict[ir.Var, tuple[ir.Var, bool]]:
+    """Each A-var as (input matrix, transposed?); (Wᵀ)ᵀ is W."""
+    found: dict[ir.Var, tuple[ir.Var, bool]] = {}
+    for line in lines:
+        if isinstance(line, ir.InputMatrix):
+            found[line.out] = (line.out, False)
+        elif isinstance(line, ir.Trsp) and line.of in found:
+            matrix, transposed = found[line.of]
+            found[line.out] = (matrix, not transposed)
+    return found
+
+
+def uses(lines: Sequence[ir.Line]) -> Iterator[Use]:
+    """The MatMuls between widths, in program order (embeddings of data are not among them)."""
+    known = matrices(lines)
+    for i, line in enumerate(lines):
+        if isinstance(line, ir.MatMul) and line.matrix in known:
+            matrix, transposed = known[line.matrix]
+            if not isinstance(matrix.cols, ir.Feature):
+                yield Use(i, line, matrix, transposed)
+
+
+def used_both_ways(lines: Sequence[ir.Line]) -> tuple[ir.Var, ...]:
+    """Input matrices that are applied both as W and as Wᵀ."""
+    ways: dict[ir.Var, set[bool]] = {}
+    for use in uses(lines):
+        ways.setdefault(use.matrix, set()).add(use.transposed)
+    return tuple(m for m, w in ways.items() if len(w) == 2)

@@ -1,0 +1,79 @@
+"""Arrays of families: the layout `[*axes, n]` of a vector, alignment of axes, and sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+
+from netsor import ir
+from netsor.check.evaluate import Array
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A choice of all sizes: the reference width, the axes taken from data, the features of each data input."""
+
+    width: int = 8
+    open_axes: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    default: int = 3
+
+    def dimension(self, of: ir.Dimension | None) -> int:
+        if isinstance(of, ir.Width):
+            return max(1, round(self.width * float(of.ratio)))
+        return self.features.get(of.name, 3) if of is not None else 1
+
+    def size(self, of: ir.Size) -> int:
+        match of:
+            case int():
+                return of
+            case ir.SizeOf():
+                return self.open_axes.get(of.axis, self.default)
+            case ir.Strided():
+                return math.ceil((self.size(of.of) - of.minus) / of.stride)
+            case _:
+                assert_never(of)
+
+    def axes(self, of: ir.Var) -> tuple[int, ...]:
+        return tuple(self.size(d.size) for d in of.dims)
+
+    def shape(self, of: ir.Var) -> tuple[int, ...]:
+        """The shape of a variable's array."""
+        tail: tuple[int, ...] = () if of.kind == "C" else (self.dimension(of.rows),)
+        if of.kind == "A":
+            tail = (*tail, self.dimension(of.cols))
+        return (*self.axes(of), *tail)
+
+
+def fitting(lines: Sequence[ir.Line], width: int, features: Mapping[str, int] | None = None) -> Sizes:
+    """Sizes at which every axis has an element and every index exists; axes of the data get at least three."""
+    for default in range(3, 65):
+        sizes = Sizes(width, {}, features or {}, default)
+        if all(_fits(line, sizes) for line in lines):
+            return sizes
+    return Sizes(width, {}, features or {}, 3)
+
+
+def _fits(line: ir.Line, sizes: Sizes) -> bool:
+    if any(s < 1 for s in sizes.axes(line.out)):
+        return False
+    if isinstance(line, ir.At):
+        size = sizes.size(line.of.size(line.axis))
+        return -size <= line.index < size
+    if isinstance(line, ir.Place):
+        size = sizes.size(line.out.size(line.axis))
+        return -size <= line.index < size
+    return True
+
+
+def aligned(value: Array, have: Sequence[ir.Axis], want: Sequence[ir.Axis], tail: int) -> Array:
+    """`value` with leading axes in the order of `want`, of length 1 where it has none; `tail` trailing axes stay."""
+    order = [have.index(a) for a in want if a in have]
+    moved = np.transpose(value, (*order, *range(len(have), len(have) + tail)))
+    shape = iter(moved.shape)
+    lead = tuple(next(shape) if a in have else 1 for a in want)
+    return moved.reshape((*lead, *shape))
