@@ -19,7 +19,7 @@ from netsor.expressions import Expr
 from netsor.windows import resolve
 
 Axes = AxisLike | Iterable[AxisLike]
-FanIn = Literal["channels", "channels*kernel"]
+FanIn = Literal["channels", "channels*kernel"] | None | ir.Number
 
 
 def _axes(axes: Axes) -> tuple[AxisLike, ...]:
@@ -74,7 +74,8 @@ def conv(
 ) -> Expr:  # fmt: skip
     """h[s] = Σ_κ W[κ] x[stride·s + dilation·κ] + b over the axes (Appendix D, corrected; size 3 without offsets).
 
-    W[κ] = ω/√channels, or ω/√(channels·|κ|). `shared=False`: an own W[s, κ] for each position (locally connected).
+    W[κ] = ω/√channels, or ω/√(channels·|κ|); another fan_in is that of `Program.matrix`. `shared=False`: an own W[s, κ]
+    for each position (locally connected).
     """
     if size is None and offsets is None:
         size = 3
@@ -82,8 +83,10 @@ def conv(
     read = x.window(names, size=size, offsets=offsets, stride=stride, padding=padding, dilation=dilation)
     tap = read.dims[-1]
     own = () if shared else tuple(_dim(cast(Expr, read), a) for a in names)
-    multiplier = array.pop("multiplier", 1) * (root(Fraction(1, cast(int, tap.size))) if fan_in != "channels" else 1)
-    W = x.program.matrix(name, n, read, var=var, multiplier=multiplier, axes=(tap, *own), **array)
+    if fan_in == "channels*kernel":
+        array["multiplier"] = array.get("multiplier", 1) * root(Fraction(1, cast(int, tap.size)))
+    array["fan_in"] = "cols" if isinstance(fan_in, str) else fan_in
+    W = x.program.matrix(name, n, read, var=var, axes=(tap, *own), **array)
     return _with_bias((W @ read).sum(tap.axis), n, name, bias_var)
 
 

@@ -12,6 +12,7 @@ Phi = str | Function
 Phis = Phi | Sequence[Phi]
 Variance = Number | Sequence[Number]
 MaybeVariance = Number | None | Sequence[Number | None]
+Kernel = int | tuple[int, ...] | list[Any]
 
 
 def per_layer(value: Any, depth: int, what: str) -> tuple[Any, ...]:
@@ -26,3 +27,8 @@ def per_layer(value: Any, depth: int, what: str) -> tuple[Any, ...]:
 def functions(phi: Phis, depth: int) -> tuple[Function, ...]:
     """The nonlinearity of each layer."""
     return tuple(as_function(f) for f in per_layer(phi, depth, "phi"))
+
+
+def kernel_window(kernel: Kernel) -> dict[str, Any]:
+    """A size, a tuple of sizes (one per axis) or a list of offsets, as arguments of a window."""
+    return {"offsets": kernel} if isinstance(kernel, list) else {"size": kernel}

@@ -1,0 +1,25 @@
+"""The gated recurrent unit (Tensor Programs II, Appendix D)."""
+
+from __future__ import annotations
+
+from netsor.cells import PerGate, gru_cell
+from netsor.dsl import Program
+from netsor.expressions import Expr
+from netsor.ir import Number
+
+
+def gru(
+    var_w: PerGate = 1, var_u: PerGate = 1, var_b: PerGate = 1, mean_b: PerGate = 0, var_v: Number = 1
+) -> Program:  # fmt: skip
+    """hᵗ = gru_cell(ξᵗ, hᵗ⁻¹), h⁰ = 0, f = v·h^T/√n; numbers or dicts over the gates z, r, h."""
+    p = Program("gru")
+    n = p.width("n")
+    x = p.data("x", axes=("time",))
+
+    def step(previous: Expr) -> Expr:
+        h = gru_cell(x, previous, n, var_w=var_w, var_u=var_u, var_b=var_b, mean_b=mean_b)
+        return p.let("h", h)  # type: ignore[no-any-return]
+
+    h = p.scan("time", 0, step)
+    p.output(p.readout("v", n, var=var_v), h.at("time", -1))
+    return p

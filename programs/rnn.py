@@ -1,0 +1,33 @@
+"""The simple recurrent network (Tensor Programs II, Program 2)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from netsor.dsl import Program
+from netsor.expressions import Expr
+from netsor.functions import Function, as_function
+from netsor.ir import Number
+
+
+def rnn(
+    phi: str | Function = "tanh", readout: Literal["last", "mean"] = "last", var_w: Number = 1, var_u: Number = 1,
+    var_b: Number | None = 1, var_v: Number = 1,
+) -> Program:  # fmt: skip
+    """gᵗ = W sᵗ⁻¹, sᵗ = φ(gᵗ + U ξᵗ + b), s⁰ = 0; f = v·s^T/√n, or v·(mean of s)/√n. The time axis is the data's."""
+    p = Program("rnn")
+    n = p.width("n")
+    x = p.data("x", axes=("time",))
+    f = as_function(phi)
+    u = p.let("u", p.matrix("U", n, x, var=var_u) @ x)
+    W = p.matrix("W", n, n, var=var_w)
+    b = 0 if var_b is None else p.bias("b", n, var=var_b)
+
+    def step(previous: Expr) -> Expr:
+        g = p.let("g", W @ previous)
+        return p.let("s", f(g + u + b))  # type: ignore[no-any-return]
+
+    s = p.scan("time", 0, step)
+    end = s.at("time", -1) if readout == "last" else s.mean("time")
+    p.output(p.readout("v", n, var=var_v), end)
+    return p
