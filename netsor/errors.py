@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,12 +14,13 @@ _HERE = str(Path(__file__).parent)
 
 @dataclass(frozen=True)
 class Location:
-    """A place in the user's source; lines and columns are 1-based."""
+    """A place in the user's source; lines and columns are 1-based. `source` is the line when no file has it."""
 
     file: str
     line: int
     column: int = 1
     end_column: int | None = None
+    source: str | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
@@ -27,6 +28,8 @@ class Location:
     @property
     def text(self) -> str:
         """The source line, or '' when the file cannot be read."""
+        if self.source is not None:
+            return self.source
         return linecache.getline(self.file, self.line).rstrip("\n")
 
     def excerpt(self) -> str:

@@ -79,7 +79,7 @@ def listing_line(p: ir.ProgramLike, index: int | None) -> str:
     """The program line as the listing writes it."""
     if index is None or not 0 <= index < len(p.lines):
         return ""
-    from netsor.listing import Listing
+    from netsor.text.printer import Listing
 
     try:
         return Listing(p).line(p.lines[index])

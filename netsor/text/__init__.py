@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netsor.listing import listing
+from netsor.text.printer import listing
 
 if TYPE_CHECKING:
     from netsor.dsl import Program
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def parse(text: str, file: str = "<listing>") -> Program:
     """The program of a listing. Text that is none is a ParseError, an undefined name a ProgramError."""
-    from netsor.parser import read
+    from netsor.text.parser import read
 
     return read(text, file)
 

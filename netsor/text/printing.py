@@ -98,7 +98,7 @@ class Writer:
         for term in expr.args:
             negative = bool(term.as_coeff_Mul()[0] < 0)
             text = self.text(-term if negative else term, PRODUCT)
-            made = sorted((-self.order.get(s, 0) for s in term.free_symbols)) or [1]
+            made = sorted(-self.order.get(s, 0) for s in term.free_symbols) or [1]
             keyed.append((negative, made, -len(text), text))
         first, *rest = sorted(keyed)
         head = f"-{first[3]}" if first[0] else first[3]

@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, assert_never
-
-import sympy as sp
+from collections.abc import Iterator
+from typing import assert_never
 
 from netsor import ir
 from netsor.dsl import axis_dim, inputs_of
-from netsor.functions import Function, Head, builtin_names
-from netsor.infer import inferred
-from netsor.printing import Writer, builtin_text, normal, number
-
-FORMS = frozenset({
-    "moment", "dot", "sum", "mean", "max", "min", "softmax", "place", "unwindow", "sqrt", "log", "floor", "ceiling",
-    "tan", "sinh", "cosh", "asin", "acos", "atan",
-})  # fmt: skip
-"""Names of functions and forms of the text beside those of `netsor.functions`."""
-
-_KIND_DEFAULTS = {"G": False, "A": True}
+from netsor.text.function_names import FunctionNames, array_text
+from netsor.text.infer import inferred
+from netsor.text.notation import index_form, label, name_text, ref, size_text
+from netsor.text.printing import Writer, normal, number
 
 
 def listing(p: ir.ProgramLike) -> str:
     """The program's text, ended by a newline."""
     return "\n".join(Listing(p).rows()) + "\n"
-
-
-def name_text(name: str) -> str:
-    """A name as a listing writes it: in backquotes when it is not an identifier, or is pi."""
-    return name if name.isidentifier() and name != "pi" else "`" + plain(name) + "`"
-
-
-def plain(name: str) -> str:
-    """The name without what a backquoted name cannot hold."""
-    return re.sub("[`\r\n]", "_", name)
-
-
-def label(name: str) -> str:
-    """The name of a program or an output: in quotes when it is not an identifier."""
-    return name if name.isidentifier() else json.dumps(name, ensure_ascii=False)
 
 
 class Listing:
@@ -154,7 +127,7 @@ class Listing:
                 of = ref(line.of) if line.mask is None else f"{ref(line.of)}, {ref(line.mask)}"
                 return f"softmax[{name_text(line.axis.name)}]({of})"
             case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
-                return _index_form(line)
+                return index_form(line)
             case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data():
                 raise AssertionError(line)
             case _:
@@ -177,84 +150,6 @@ class Listing:
         return " over " + ", ".join(ref(v) for v in sorted(unused, key=self.order.__getitem__)) if unused else ""
 
 
-# ---------------------------------------------------------------- pieces
-
-
-def ref(v: ir.Var) -> str:
-    """A variable with the indices of all its axes."""
-    return indexed(v, [name_text(a.name) for a in v.axes])
-
-
-def indexed(v: ir.Var, items: Sequence[str]) -> str:
-    return name_text(v.name) + (f"[{', '.join(items)}]" if items else "")
-
-
-def _index_form(line: ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename) -> str:
-    match line:
-        case ir.Window():
-            positions = dict(zip(line.axes, _positions(line), strict=True))
-            items = [positions.get(a, name_text(a.name)) for a in line.of.axes]
-            return f"{indexed(line.of, items)}{_where(line)}"
-        case ir.Unwindow():
-            axes = [a for a in line.of.axes if a in line.axes]
-            positions = dict(zip(line.axes, _positions(line), strict=True))
-            return f"unwindow[{', '.join(positions[a] for a in axes)}]({ref(line.of)}){_where(line)}"
-        case ir.Place():
-            return f"place[{name_text(line.axis.name)} = {line.index}]({ref(line.of)})"
-        case ir.At():
-            change = {line.axis: str(line.index)}
-        case ir.Shift():
-            change = {line.axis: f"{name_text(line.axis.name)} {'-' if line.by >= 0 else '+'} {abs(line.by)}"}
-        case ir.Rename():
-            change = {old: name_text(new.name) for old, new in line.axes}
-        case _:
-            assert_never(line)
-    shape = line.out if isinstance(line, ir.Shift) else line.of  # a scan's shift reads a later variable
-    return indexed(line.of, [change.get(a, name_text(a.name)) for a in shape.axes])
-
-
-def _positions(line: ir.Window | ir.Unwindow) -> Iterator[str]:
-    for axis, stride in zip(line.axes, line.stride, strict=True):
-        yield f"{'' if stride == 1 else f'{stride} '}{name_text(axis.name)} + {name_text(line.tap.name)}"
-
-
-def _where(line: ir.Window | ir.Unwindow) -> str:
-    order = [line.axes.index(a) for a in line.of.axes if a in line.axes]
-    offsets = [tuple(o[i] for i in order) for o in line.offsets]
-    mode = "" if line.outside == "zero" else f" {line.outside}"
-    return f" where {name_text(line.tap.name)} in {taps_text(offsets)}{mode}"
-
-
-def taps_text(offsets: Sequence[tuple[int, ...]]) -> str:
-    """Ranges when the offsets are their product in order (`-1..1, -2..2 by 2`), else the set."""
-    columns = [list(dict.fromkeys(o[i] for o in offsets)) for i in range(len(offsets[0]))]
-    regular = all(len({b - a for a, b in itertools.pairwise(c)}) <= 1 and c == sorted(c) for c in columns)
-    if regular and list(itertools.product(*columns)) == list(offsets):
-        return ", ".join(_range(c) for c in columns)
-    items = [str(o[0]) if len(o) == 1 else f"({', '.join(map(str, o))})" for o in offsets]
-    return f"{{{', '.join(items)}}}"
-
-
-def _range(values: list[int]) -> str:
-    by = values[1] - values[0] if len(values) > 1 else 1
-    return f"{values[0]}..{values[-1]}" + ("" if by == 1 else f" by {by}")
-
-
-def size_text(size: ir.Size) -> str:
-    """`|s|`, or ⌈(size − minus)/stride⌉ as `(|s| - 2)/2`."""
-    match size:
-        case ir.SizeOf():
-            return f"|{name_text(size.axis)}|"
-        case ir.Strided():
-            of = f"({size_text(size.of)})" if isinstance(size.of, ir.Strided) else size_text(size.of)
-            text = f"{of} - {size.minus}" if size.minus else of
-            if size.stride == 1:
-                return text
-            return f"({text})/{size.stride}" if size.minus else f"{text}/{size.stride}"
-        case _:
-            return str(size)
-
-
 def _attributes(line: ir.InputMatrix | ir.InputVector | ir.InputScalar) -> Iterator[str]:
     if isinstance(line, ir.InputScalar):
         yield "per_sample" if line.per_sample else ""
@@ -274,11 +169,6 @@ def _attributes(line: ir.InputMatrix | ir.InputVector | ir.InputScalar) -> Itera
     yield ("" if line.readout else "trainable") if line.trainable else ("frozen" if line.readout else "")
 
 
-def array_text(value: Any) -> str:
-    """A number, or nested tuples as nested brackets."""
-    return f"[{', '.join(map(array_text, value))}]" if isinstance(value, tuple | list) else number(value)
-
-
 def axes_of(line: ir.Line) -> Iterator[ir.Axis]:
     """The axes that a line mentions."""
     yield from line.out.axes
@@ -286,76 +176,3 @@ def axes_of(line: ir.Line) -> Iterator[ir.Axis]:
         yield from v.axes
     if isinstance(line, ir.Window | ir.Unwindow):
         yield line.tap
-
-
-# ---------------------------------------------------------------- functions
-
-
-class FunctionNames:
-    """What the functions of a program are called in its listing, and the rows that define the user's own.
-
-    A user's function whose name is a built-in's or another's gets a number.
-    """
-
-    def __init__(self, p: ir.ProgramLike) -> None:
-        self.names: dict[Function, str] = {}
-        self._taken = {*builtin_names(), *FORMS, "exp", "pi"}
-        for function in p.functions.values():
-            self._define(function)
-        for line in p.lines:
-            if isinstance(line, ir.Nonlin | ir.Moment):
-                self._define_heads(line.expr)
-
-    def _define_heads(self, expr: sp.Expr) -> None:
-        for spec in sorted({_root(h.spec) for h in expr.atoms(Head)}, key=lambda f: f.name):
-            if spec.user:
-                self._define(spec)
-
-    def _define(self, function: Function) -> None:
-        if function in self.names:
-            return
-        if not function.numeric:
-            self._define_heads(function.definition(*_dummies(function)))
-        stem = plain(function.name)
-        name, k = stem, 2
-        while name in self._taken:
-            name, k = f"{stem}_{k}", k + 1
-        self._taken.add(name)
-        self.names[function] = name
-
-    def text(self, function: Function) -> str:
-        """The name at a call."""
-        if function in self.names:
-            return name_text(self.names[function])
-        if function.origin is not None:
-            return self.text(function.origin) + function.name[len(function.origin.name) :]
-        return builtin_text(function)
-
-    def rows(self) -> Iterator[str]:
-        for function, name in self.names.items():
-            yield f"numeric {name_text(name)}" if function.numeric else self._definition(function, name)
-
-    def _definition(self, function: Function, name: str) -> str:
-        symbols = _dummies(function)
-        body = Writer({s: s.name for s in symbols}, self.text).text(normal(function.definition(*symbols)))
-        parts = [f"function {name_text(name)}({', '.join(s.name for s in symbols)}) = {body}", *_facts(function)]
-        return " ".join(parts)
-
-
-def _facts(function: Function) -> Iterable[str]:
-    if function.parity:
-        yield f"parity {function.parity}"
-    if function.growth:
-        yield f"growth {name_text(function.growth)}"
-    if function.kinks:
-        yield f"kinks {array_text(function.kinks)}"
-
-
-def _root(function: Function) -> Function:
-    return function if function.origin is None else _root(function.origin)
-
-
-def _dummies(function: Function) -> tuple[sp.Symbol, ...]:
-    k = function.arity
-    names = ("x", "y", "z")[:k] if k <= 3 else tuple(f"x{i + 1}" for i in range(k))
-    return tuple(sp.Symbol(n, real=True) for n in names)

@@ -1,0 +1,249 @@
+"""From a listing's text to a program: reads the statements in order. Types are for `netsor.check`.
+
+Every error is a ParseError (NT0xx, text that is no listing) or a ProgramError (NT1xx, names and numbers).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any, get_args
+
+from netsor import functions, ir
+from netsor.dsl import Program, axis_dim, inputs_of
+from netsor.text import syntax as sx
+from netsor.text.coordinatewise import SYMPY
+from netsor.text.grammar import parse_statement
+from netsor.text.infer import inferred
+from netsor.text.inputs import read_input
+from netsor.text.reading import FORMS, Reader
+from netsor.text.scope import Scope
+from netsor.text.syntax import name_of
+from netsor.text.tokens import Source, Token, logical_lines
+
+
+def read(text: str, file: str) -> Program:
+    """The program of a listing."""
+    source = Source(text, file)
+    statements = [parse_statement(source, tokens) for tokens in logical_lines(source)]
+    return _Builder(source, [s for _, s in statements], [t for t, _ in statements]).program()
+
+
+def _defined(source: Source, statements: list[sx.Statement]) -> dict[str, Token]:
+    """Where each variable is defined; a second definition is an error."""
+    found: dict[str, Token] = {}
+    for s in statements:
+        if isinstance(s, sx.Data | sx.Input | sx.Line):
+            token, name = s.left.token, name_of(s.left.token)
+            if name in found:
+                raise Scope(source, {}).program_error(
+                    token, "NT104", f"{name} is already defined in line {found[name].line}",
+                    "every variable has its own name",
+                )  # fmt: skip
+            found[name] = token
+    return found
+
+
+class _Builder:
+    def __init__(self, source: Source, statements: list[sx.Statement], starts: list[Token]) -> None:
+        self.scope = Scope(source, _defined(source, statements))
+        self.statements = list(zip(starts, statements, strict=True))
+        self.name: str | None = None
+        self.outputs: list[ir.Output] = []
+        self.gradients: list[ir.Gradient] = []
+        self.returned: list[ir.Returns] = []
+        self.covariances: dict[tuple[ir.Var, ir.Var], ir.Number] = {}
+
+    def program(self) -> Program:
+        actions: dict[type, Callable[[Token, Any], None]] = {
+            sx.Program: self._program, sx.Widths: self._widths, sx.Axes: self._axes, sx.Data: self._input,
+            sx.Input: self._input, sx.Line: self._line, sx.Cov: self._cov, sx.Output: self._output,
+            sx.Gradient: self._gradient, sx.Returns: self._returns, sx.Function: self._function,
+            sx.Numeric: self._numeric,
+        }  # fmt: skip
+        for token, statement in self.statements:
+            actions[type(statement)](token, statement)
+        self._settle()
+        lines = [self._with_covariances(line) for line in self.scope.lines]
+        return Program.from_parts(
+            self.name or "program", self.scope.widths.values(), lines, self.outputs, self.gradients, self.returned,
+            self.scope.functions,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ declarations
+
+    def _program(self, token: Token, s: sx.Program) -> None:
+        if self.name is not None:
+            raise self.scope.program_error(token, "NT104", "the program already has a name")
+        self.name = self._label(s.label)
+
+    def _label(self, token: Token) -> str:
+        if token.type != "STRING":
+            return name_of(token)
+        try:
+            return str(json.loads(token.text))
+        except ValueError:
+            raise self.scope.parse_error(
+                token, "NT001", "not a name in quotes", 'quotes inside are written \\"'
+            ) from None
+
+    def _widths(self, _: Token, s: sx.Widths) -> None:
+        reader = Reader(self.scope)
+        for token, factor, of in s.items:
+            if name_of(token) in self.scope.widths:
+                raise self.scope.program_error(token, "NT104", f"width {token.text} is already declared")
+            ratio: ir.Number = 1
+            if isinstance(factor, sx.Reference) and of is None:
+                ratio = self.scope.width_of(factor.token).ratio
+            elif factor is not None:
+                base = 1 if of is None else self.scope.width_of(of).ratio
+                ratio = reader.evaluator.number(factor)
+                ratio = ratio if base == 1 else ratio * base
+            if not 0 < ratio < 1e300:
+                raise self.scope.program_error(token, "NT109", f"the ratio of width {token.text} must be positive")
+            self.scope.widths[name_of(token)] = ir.Width(name_of(token), ratio)
+
+    def _axes(self, _: Token, s: sx.Axes) -> None:
+        for token, size in s.items:
+            if name_of(token) in self.scope.axes:
+                raise self.scope.program_error(token, "NT104", f"axis {token.text} is already declared")
+            self.scope.axes[name_of(token)] = ir.Axis(name_of(token), None if size is None else int(size.text))
+
+    def _input(self, _: Token, s: sx.Data | sx.Input) -> None:
+        read_input(self.scope, s)
+
+    def _line(self, _: Token, s: sx.Line) -> None:
+        Reader(self.scope, s.where).line(s.value, (s.left, s.type), s.over)
+
+    # ------------------------------------------------------------ functions
+
+    def _function(self, token: Token, s: sx.Function) -> None:
+        scope, name = self.scope, name_of(s.name)
+        self._new_function(s.name)
+        arguments = [name_of(a) for a in s.arguments]
+        if len(set(arguments)) < len(arguments) or len(arguments) > 9:
+            raise scope.parse_error(s.name, "NT002", "a function has one to nine different arguments")
+        body = _body(scope, s.body, arguments)
+        facts = self._facts(s)
+        symbols = functions._symbols(len(arguments))
+        scope.functions[name] = functions.function(
+            name, lambda *a: body.xreplace(dict(zip(symbols, a, strict=True))), arity=len(arguments), **facts
+        )
+
+    def _new_function(self, token: Token) -> None:
+        name = name_of(token)
+        if name in self.scope.functions:
+            raise self.scope.program_error(token, "NT104", f"the function {name} is already defined")
+        if name in functions.builtin_names() or name in (*FORMS, *SYMPY):
+            raise self.scope.program_error(token, "NT104", f"{name} is a function of the language")
+
+    def _facts(self, s: sx.Function) -> dict[str, Any]:
+        facts: dict[str, Any] = {}
+        known = {"parity": ("odd", "even"), "growth": get_args(functions.Growth)}
+        for token, value in s.facts:
+            if token.text in facts:
+                raise self.scope.program_error(token, "NT104", f"{token.text} is given twice")
+            if token.text == "kinks":
+                items = value if isinstance(value, tuple) else (value,)
+                facts["kinks"] = tuple(float(self._number(i)) for i in items)
+                continue
+            text = name_of(value.token) if isinstance(value, sx.Reference) else ""
+            if text not in known[token.text]:
+                raise self.scope.parse_error(
+                    token, "NT002", f"not a {token.text}", f"{token.text} is one of {', '.join(known[token.text])}"
+                )
+            facts[token.text] = text
+        return facts
+
+    def _number(self, node: Any) -> Any:
+        if isinstance(node, tuple):
+            raise self.scope.parse_error(self.statements[0][0], "NT002", "a number is expected, not an array")
+        return Reader(self.scope).evaluator.number(node)
+
+    def _numeric(self, token: Token, s: sx.Numeric) -> None:
+        raise self.scope.parse_error(
+            s.name, "NT010", f"the numeric function {s.name.text} cannot be read from text",
+            "it is Python code: build the program in Python with ns.numeric",
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ statements
+
+    def _variable(self, node: sx.Node) -> ir.Var:
+        """The variable that a statement names, perhaps with its own indices."""
+        if not isinstance(node, sx.Reference):
+            raise self.scope.parse_error(node.token, "NT002", "a variable is expected here")
+        return Reader(self.scope).operand(node)
+
+    def _cov(self, token: Token, s: sx.Cov) -> None:
+        pair = tuple(sorted(map(self._variable, (s.first, s.second)), key=self.scope.order.__getitem__))
+        value = self._number(s.value)
+        for v in pair:
+            if not isinstance(self.scope.lines[self.scope.order[v]], ir.InputVector):
+                raise self.scope.program_error(token, "NT108", f"{v} is not an input vector")
+        if pair[0] is pair[1]:
+            raise self.scope.program_error(token, "NT109", f"the variance of {pair[0]} is given by var")
+        known = self.covariances.setdefault((pair[0], pair[1]), value)
+        if known != value:
+            raise self.scope.program_error(
+                token, "NT104", f"cov({pair[0]}, {pair[1]}) is stated twice, as {known} and as {value}"
+            )
+
+    def _with_covariances(self, line: ir.Line) -> ir.Line:
+        if not isinstance(line, ir.InputVector):
+            return line
+        cov = tuple((a, c) for (a, b), c in self.covariances.items() if b is line.out)
+        return dataclasses.replace(line, cov=cov) if cov else line
+
+    def _output(self, token: Token, s: sx.Output) -> None:
+        reader = Reader(self.scope)
+        readout, vector = reader.operand(s.readout), reader.operand(s.vector)
+        name = "f" if s.label is None else self._label(s.label)
+        scale = 1 if s.scale is None else self._number(s.scale)
+        self._fit(readout, vector)
+        location = self.scope.source.at(s.readout.token)
+        self.outputs.append(ir.Output(name, readout, vector, scale, len(self.scope.lines), location))
+
+    def _fit(self, readout: ir.Var, vector: ir.Var) -> None:
+        """A readout family that only outputs read has the sizes of the vector that it reads."""
+        sizes = {d.axis: d.size for d in vector.dims}
+        full = all(d == axis_dim(d.axis) and d.axis in sizes for d in readout.dims)
+        if full and not any(readout in inputs_of(line) for line in self.scope.lines):
+            object.__setattr__(readout, "dims", tuple(ir.Dim(d.axis, sizes[d.axis]) for d in readout.dims))
+
+    def _gradient(self, token: Token, s: sx.Gradient) -> None:
+        of, is_ = self._variable(s.of), self._variable(s.is_)
+        self.gradients.append(ir.Gradient(of, is_, self.scope.source.at(s.of.token)))
+
+    def _returns(self, token: Token, s: sx.Returns) -> None:
+        value = Reader(self.scope).operand(s.value)
+        self.returned.append(ir.Returns(self._label(s.label), value, self.scope.source.at(s.label)))
+
+    # ------------------------------------------------------------ late widths
+
+    def _settle(self) -> None:
+        """Widths and kinds that a shift takes from a later line without saying so."""
+        if self.scope.late:
+            name = next(iter(self.scope.late))
+            raise self.scope.undefined(self.scope.defined[name], "variable", self.scope.vars)
+        typed = {name_of(s.left.token) for _, s in self.statements if isinstance(s, sx.Line) and s.type is not None}
+        open_ = [x for x in self.scope.lines if x.out.rows is None and x.out.kind in "GHX" and x.out.name not in typed]
+        for _ in open_:
+            guesses = [(x.out, inferred(x)) for x in open_ if x.out.rows is None]
+            found = [(out, g) for out, g in guesses if g is not None and g.rows is not None]
+            if not found:
+                return
+            for out, guess in found:
+                object.__setattr__(out, "rows", guess.rows)
+
+
+def _body(scope: Scope, node: sx.Node, arguments: list[str]) -> Any:
+    """The body of a function in the symbols of its arguments."""
+    symbols = dict(zip(arguments, functions._symbols(len(arguments)), strict=True))
+    table: dict[int, Any] = {}
+    for reference in sx.references(node):
+        if reference.items is None and name_of(reference.token) in symbols:
+            table[id(reference)] = symbols[name_of(reference.token)]
+        elif reference.token.text != "pi":
+            raise scope.undefined(reference.token, "argument", arguments, "a function's body reads its arguments only")
+    return Reader(scope).evaluator.evaluate(node, table)

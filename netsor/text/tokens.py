@@ -1,0 +1,218 @@
+"""A listing's text as logical lines of tokens.
+
+No word is reserved. A word is a statement's keyword at the start of a line unless `:=`, `:` or `[` follows it, an
+attribute after a declaration's type, and a clause right after an operand; everywhere else it is a name, and in
+backquotes it always is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from netsor.errors import Location, ParseError
+
+STATEMENTS = frozenset({
+    "program", "width", "axis", "data", "cov", "output", "gradient", "returns", "function", "numeric",
+})  # fmt: skip
+ATTRIBUTES = frozenset({
+    "mean", "var", "multiplier", "fan_in", "limit", "axis_cov", "trainable", "frozen", "readout", "per_sample",
+})  # fmt: skip
+MAX_NESTING = 40
+MAX_TOKENS = 20_000
+MAX_DIGITS = 400
+
+_SYMBOLS = {
+    ":=": "_ASSIGN", "..": "_DOTS", ":": "_COLON", "=": "_EQUAL", ",": "_COMMA", "@": "_AT", "+": "PLUS", "-": "MINUS",
+    "**": "_CARET", "*": "STAR", "/": "SLASH", "^": "_CARET", "(": "_LPAR", ")": "_RPAR", "[": "_LSQB", "]": "_RSQB",
+    "{": "_LBRACE", "}": "_RBRACE", ".": "_DOT", "'": "_PRIME", "|": "_BAR", "·": "_DOT", "−": "MINUS", "′": "_PRIME",
+}  # fmt: skip
+_KEPT = {
+    "wrap", "drop", "parity", "growth", "kinks", "trainable", "frozen", "readout", "per_sample", "mean", "var",
+    "multiplier", "fan_in", "limit", "axis_cov",
+}  # fmt: skip
+_SPACE = re.compile(r"[ \t\r\f\v\u00a0]+|#[^\n]*")
+_NUMBER = re.compile(r"(?:[0-9]+(?:\.(?!\.)[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_QUOTED = re.compile(r"`([^`\n]+)`")
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_OPEN, _CLOSE = "([{", ")]}"
+_OPERAND_END = frozenset({"NAME", "NUMBER", "_RPAR", "_RSQB", "TRSP", "_RBRACE"})
+_BRACKETS = {"_LPAR": 1, "_LSQB": 1, "_LBRACE": 1, "_RPAR": -1, "_RSQB": -1, "_RBRACE": -1}
+
+
+@dataclass(frozen=True)
+class Token:
+    """A terminal of the grammar, its text and its place (1-based)."""
+
+    type: str
+    text: str
+    line: int
+    column: int
+
+    @property
+    def end(self) -> int:
+        return self.column + len(self.text)
+
+
+class Source:
+    """The text being read; makes locations and errors."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file = file
+        self.rows = text.split("\n")
+
+    def location(self, line: int, column: int, end: int | None = None) -> Location:
+        row = self.rows[line - 1].rstrip("\r") if 0 < line <= len(self.rows) else ""
+        return Location(self.file, line, column, end, row)
+
+    def at(self, token: Token) -> Location:
+        return self.location(token.line, token.column, token.end)
+
+    def error(self, token: Token, code: str, message: str, hint: str | None = None) -> ParseError:
+        return ParseError(message, code=code, location=self.at(token), hint=hint)
+
+
+def logical_lines(source: Source) -> Iterator[list[Token]]:
+    """The statements' tokens; a line goes on while a bracket is open."""
+    current: list[Token] = []
+    opened: list[Token] = []
+    for token in _scan(source):
+        if token.type == "NEWLINE":
+            if not opened and current:
+                yield _classified(source, current)
+                current = []
+            continue
+        _track(source, token, opened)
+        current.append(token)
+        if len(current) > MAX_TOKENS:
+            raise source.error(token, "NT005", f"a statement of more than {MAX_TOKENS} words", "give parts of it names")
+    if opened:
+        raise source.error(opened[-1], "NT003", f"'{opened[-1].text}' is never closed")
+    if current:
+        yield _classified(source, current)
+
+
+def _track(source: Source, token: Token, opened: list[Token]) -> None:
+    if len(token.text) != 1:
+        return
+    if token.text in _OPEN:
+        opened.append(token)
+        if len(opened) > MAX_NESTING:
+            raise source.error(
+                token, "NT005", f"brackets nested more than {MAX_NESTING} deep", "give parts of it names"
+            )
+    elif token.text in _CLOSE:
+        if not opened or _OPEN.index(opened[-1].text) != _CLOSE.index(token.text):
+            raise source.error(token, "NT003", f"'{token.text}' closes nothing")
+        opened.pop()
+
+
+def _scan(source: Source) -> Iterator[Token]:
+    for number, row in enumerate(source.rows, start=1):
+        position = 0
+        while position < len(row):
+            space = _SPACE.match(row, position)
+            if space is not None:
+                position = space.end()
+                continue
+            token, position = _next(source, number, row, position)
+            yield token
+        yield Token("NEWLINE", "", number, len(row) + 1)
+
+
+def _next(source: Source, number: int, row: str, position: int) -> tuple[Token, int]:
+    column = position + 1
+    if _is_transpose(row, position):
+        return Token("TRSP", ".T", number, column), position + 2
+    for kind, pattern in (("NUMBER", _NUMBER), ("NAME", _QUOTED), ("STRING", _STRING)):
+        found = pattern.match(row, position)
+        if found is not None:
+            token = Token(kind, found[0], number, column)
+            return (_checked(source, token) if kind == "NUMBER" else token), found.end()
+    for length in (2, 1):
+        text = row[position : position + length]
+        if text in _SYMBOLS:
+            return Token(_SYMBOLS[text], text, number, column), position + length
+    if not text.isidentifier():
+        raise source.error(Token("", text, number, column), "NT001", f"the character {text!r} means nothing here")
+    end = position + 1
+    while _continues(row[end : end + 1]):
+        end += 1
+    return Token("WORD", row[position:end], number, column), end
+
+
+def _is_transpose(row: str, position: int) -> bool:
+    """`.T` right after an operand; with a space before it, T is a name."""
+    touches = position > 0 and not row[position - 1].isspace()
+    return touches and row.startswith(".T", position) and not _continues(row[position + 2 : position + 3])
+
+
+def _continues(character: str) -> bool:
+    return bool(character) and ("a" + character).isidentifier()
+
+
+def _checked(source: Source, token: Token) -> Token:
+    """A number literal of bounded length and exponent."""
+    mantissa, _, exponent = token.text.lower().partition("e")
+    if len(mantissa) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_DIGITS:
+        raise source.error(token, "NT005", f"a number of more than {MAX_DIGITS} digits")
+    return token
+
+
+# ---------------------------------------------------------------- words
+
+
+def _classified(source: Source, tokens: list[Token]) -> list[Token]:
+    """Words become keywords where the context says so, else names."""
+    first, follower = tokens[0], tokens[1].type if len(tokens) > 1 else ""
+    if first.type == "WORD" and first.text in STATEMENTS and follower not in ("_ASSIGN", "_COLON", "_LSQB"):
+        return [_keyword(first), *_clauses(tokens[1:], _CLAUSES.get(first.text, {}))]
+    kinds = [t.type for t in tokens]
+    if "_ASSIGN" in kinds:
+        return _clauses(tokens, _CLAUSES["line"])
+    return _attributes(tokens)
+
+
+_CLAUSES: dict[str, dict[str, frozenset[str]]] = {
+    "output": {"scale": frozenset()},
+    "function": {"parity": frozenset(), "growth": frozenset(), "kinks": frozenset()},
+    "line": {"where": frozenset({"in", "by", "wrap", "drop"}), "over": frozenset()},
+}
+
+
+def _name(token: Token) -> Token:
+    return Token("NAME", token.text, token.line, token.column) if token.type == "WORD" else token
+
+
+def _keyword(token: Token) -> Token:
+    kind = token.text.upper() if token.text in _KEPT else f"_{token.text.upper()}"
+    return Token(kind, token.text, token.line, token.column)
+
+
+def _clauses(tokens: list[Token], clauses: dict[str, frozenset[str]]) -> list[Token]:
+    """A word after an operand outside brackets is a clause, or one of the words that the last clause takes."""
+    out: list[Token] = []
+    more: frozenset[str] = frozenset()
+    depth = 0
+    for token in tokens:
+        depth += _BRACKETS.get(token.type, 0)
+        after = bool(out) and out[-1].type in _OPERAND_END and depth == 0
+        if token.type != "WORD" or not after or token.text not in (clauses.keys() | more):
+            out.append(_name(token))
+            continue
+        more = clauses.get(token.text, more)
+        out.append(_keyword(token))
+    return out
+
+
+def _attributes(tokens: list[Token]) -> list[Token]:
+    """After the type of a declaration, words outside brackets that name attributes are attributes."""
+    out: list[Token] = []
+    depth, typed = 0, False
+    for token in tokens:
+        depth += _BRACKETS.get(token.type, 0)
+        attribute = token.type == "WORD" and typed and depth == 0 and token.text in ATTRIBUTES
+        out.append(_keyword(token) if attribute and out[-1].type not in ("_COLON", "AXIS_COV") else _name(token))
+        typed = typed or (token.type == "_COLON" and depth == 0)
+    return out
