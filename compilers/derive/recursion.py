@@ -42,6 +42,7 @@ class Result:
     name: str
     value: Value
     dims: tuple[Sym, ...]
+    kind: str = "kernel"  # or "scalar"
 
 
 @dataclass
@@ -250,7 +251,7 @@ class Derivation:
         table = {
             d.axis: Sym(i, d.size, 0 if isinstance(d.size, int) else 1, d.axis.name) for i, d in enumerate(var.dims)
         }
-        return Result(name, self.rules.scalar(var, 1, table), tuple(table.values()))
+        return Result(name, self.rules.scalar(var, 1, table), tuple(table.values()), "scalar")
 
 
 def _inverse_root(sym: Sym) -> Value:

@@ -87,7 +87,7 @@ class Requests:
         self.entries: list[Entry] = []
         self.count = 0
         self._fresh = itertools.count(1)
-        self._names: dict[str, int] = {}
+        self._names: dict[tuple[bool, str], int] = {}
 
     # ------------------------------------------------------------ symbols and references
 
@@ -223,7 +223,7 @@ class Requests:
 
     def as_entry(self, name: str, space: Space, value: Value) -> Value:
         """A value as an entry of its own, so that an index map can be applied to it."""
-        entry = Entry(self._name(name), space, tuple(sorted(symbols(value))), value, "aux", ())
+        entry = Entry(self._name(name, space), space, tuple(sorted(symbols(value))), value, "aux", ())
         self.entries.append(entry)
         return Access(entry, self._entry_copy(space), entry.dims)
 
@@ -232,14 +232,16 @@ class Requests:
     ) -> Entry:
         names = tuple(_label(r.node) for r in refs)
         stem = f"{kind}_" + "__".join(dict.fromkeys(names))
-        entry = Entry(self._name(stem), space, dims, value, kind, names)
+        entry = Entry(self._name(stem, space), space, dims, value, kind, names)
         self.entries.append(entry)
         return entry
 
-    def _name(self, stem: str) -> str:
+    def _name(self, stem: str, space: Space) -> str:
+        """A name that is free among the quantities of one input, or of a pair."""
         stem = "".join(c if c.isalnum() or c == "_" else "_" for c in stem)
-        self._names[stem] = self._names.get(stem, 0) + 1
-        return stem if self._names[stem] == 1 else f"{stem}_{self._names[stem]}"
+        key = (space == "pair", stem)
+        self._names[key] = self._names.get(key, 0) + 1
+        return stem if self._names[key] == 1 else f"{stem}_{self._names[key]}"
 
 
 def _label(node: Any) -> str:

@@ -1,0 +1,99 @@
+"""Arrays as users give them, checked against what a program asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor.errors import InputError
+
+Signature = Mapping[str, tuple[str, tuple[tuple[str, int | None], ...]]]
+
+
+class Inputs:
+    """One batch: an attribute per input, `size` per data axis, and what tensors made beside it need."""
+
+    def __init__(self, signature: Signature, arrays: Mapping[str, Tensor]) -> None:
+        self.signature = signature
+        self.arrays = dict(arrays)
+        self.size: dict[str, int] = {}
+        for name, (kind, axes) in signature.items():
+            self._check(name, kind, axes)
+        first = next(iter(self.arrays.values()))
+        self.dtype, self.device, self.samples = first.dtype, first.device, first.shape[0]
+        self._constants: dict[Any, Tensor] = {}
+
+    def __getattr__(self, name: str) -> Tensor:
+        try:
+            return self.__dict__["arrays"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def constant(self, array: Any) -> Tensor:
+        """A nested tuple of numbers as a tensor of the batch's dtype."""
+        if array not in self._constants:
+            self._constants[array] = torch.tensor(array, dtype=torch.float64).to(self.dtype).to(self.device)
+        return self._constants[array]
+
+    def slice(self, start: int, stop: int) -> Inputs:
+        return Inputs(self.signature, {k: v[start:stop] for k, v in self.arrays.items()})
+
+    def _check(self, name: str, kind: str, axes: Sequence[tuple[str, int | None]]) -> None:
+        value = self.arrays[name]
+        want = ["sample", *(a for a, _ in axes), *(["feature"] if kind == "data" else [])]
+        if value.dim() != len(want):
+            raise InputError(
+                f"{name} has {value.dim()} dimensions, the program wants {len(want)}: [{', '.join(want)}]", code="NT601",
+                hint=f"got shape {tuple(value.shape)}",
+            )  # fmt: skip
+        for (axis, fixed), size in zip(axes, value.shape[1:], strict=False):
+            known = self.size.setdefault(axis, fixed if fixed is not None else size)
+            if size != known or (fixed is not None and size != fixed):
+                raise InputError(f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602")
+        bad = ~torch.isfinite(value).flatten(1).all(1) if value.numel() else torch.zeros(value.shape[0], dtype=torch.bool)
+        if bool(bad.any()):
+            which = int(bad.nonzero()[0])
+            raise InputError(f"{name} is not finite in sample {which}", code="NT603", hint="remove NaN and infinity")
+
+
+def as_inputs(signature: Signature, x: Any, dtype: torch.dtype | None, device: Any) -> Inputs:
+    """An array (one input), or a dict from name to array, as tensors of one floating dtype."""
+    if isinstance(x, Inputs):
+        return x
+    if not isinstance(x, Mapping):
+        if len(signature) != 1:
+            raise InputError(f"the program has inputs {', '.join(signature)}: give a dict", code="NT604")
+        x = {next(iter(signature)): x}
+    missing, extra = [k for k in signature if k not in x], [k for k in x if k not in signature]
+    if missing or extra:
+        what = f"missing {', '.join(missing)}" if missing else f"unknown {', '.join(map(str, extra))}"
+        raise InputError(f"inputs of the program are {', '.join(signature)}: {what}", code="NT604")
+    tensors = {k: as_tensor(k, x[k]) for k in signature}
+    counts = {k: v.shape[0] if v.dim() else 0 for k, v in tensors.items()}
+    if len(set(counts.values())) > 1:
+        raise InputError(f"inputs have different numbers of samples: {counts}", code="NT602")
+    common = dtype or _promoted(tensors.values())
+    return Inputs(signature, {k: v.to(common).to(device or v.device) for k, v in tensors.items()})
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """A tensor; integers and lists become float64."""
+    if not isinstance(value, Tensor):
+        try:
+            import numpy as np
+
+            array = np.asarray(value)
+            value = torch.as_tensor(array if array.dtype.kind == "f" else array.astype(float))
+        except (TypeError, ValueError) as problem:
+            raise InputError(f"{name} is not an array of numbers: {problem}", code="NT601") from None
+    return value if value.is_floating_point() else value.to(torch.float64)
+
+
+def _promoted(tensors: Any) -> torch.dtype:
+    out: torch.dtype | None = None
+    for t in tensors:
+        out = t.dtype if out is None else torch.promote_types(out, t.dtype)
+    return out or torch.float64

@@ -1,0 +1,1 @@
+"""Recursion → a readable torch module."""

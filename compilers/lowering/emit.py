@@ -1,0 +1,462 @@
+"""Values → torch source.
+
+Every printed tensor has its sample dimensions first ([n] in the quantities of one input, [n, n̄] in a pair) and then
+one dimension for each symbol of the statement's `order`, of size 1 where it does not depend on the symbol; so all
+arithmetic broadcasts. Inside a loop, loop symbols are Python integers and have no dimension.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never, cast
+
+import sympy as sp
+
+from netsor import ir
+from netsor.compilers.derive.values import (
+    Access,
+    Add,
+    Const,
+    Constant,
+    Copy,
+    Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    FeatureDim,
+    Fn,
+    Given,
+    Gram,
+    Ind,
+    Index,
+    Inv,
+    Mul,
+    Num,
+    Off,
+    SizeValue,
+    Soft,
+    Sum,
+    Sym,
+    Value,
+    Win,
+    index_symbols,
+    symbols,
+)
+from netsor.compilers.lowering.functions import Functions, number
+from netsor.compilers.torch_functions import torch_source
+
+Z = sp.Symbol("z", real=True)
+
+
+@dataclass
+class Emitter:
+    """Prints values of one space; `tables` are the entries of the loop being printed, called with integers."""
+
+    space: str  # "input" | "pair"
+    functions: Functions
+    loops: Mapping[Sym, str] = field(default_factory=dict)
+    tables: Mapping[Entry, tuple[int, ...]] = field(default_factory=dict)  # entry -> positions of its loop dims
+
+    @property
+    def leads(self) -> int:
+        return 2 if self.space == "pair" else 1
+
+    def with_loops(self, loops: Mapping[Sym, str], tables: Mapping[Entry, tuple[int, ...]]) -> Emitter:
+        return Emitter(self.space, self.functions, loops, tables)
+
+    # ------------------------------------------------------------ names
+
+    def owner(self, copy: Copy) -> str:
+        """The quantities of the input that a copy means."""
+        if self.space == "input":
+            return ""
+        return {1: "a.", 2: "b.", 0: "a.", "m": "", "s": "a."}[copy]
+
+    def data(self, copy: Copy) -> str:
+        return "data" if self.space == "input" else {1: "a.data", 2: "b.data"}.get(cast(int, copy), "a.data")
+
+    def size(self, size: ir.Size, copy: Copy) -> str:
+        match size:
+            case int():
+                return str(size)
+            case ir.SizeOf():
+                return f'{self.data(copy)}.size["{size.axis}"]'
+            case ir.Strided():
+                inner = self.size(size.of, copy)
+                minus = f" - {size.minus}" if size.minus > 0 else f" + {-size.minus}" if size.minus else ""
+                return f"-(-({inner}{minus}) // {size.stride})"
+            case _:
+                assert_never(size)
+
+    # ------------------------------------------------------------ values
+
+    def emit(self, v: Value, order: Sequence[Sym]) -> str:
+        match v:
+            case Num():
+                return number(v.value) if not v.value.is_Integer else str(v.value)
+            case SizeValue():
+                return self.size(v.size, v.copy)
+            case FeatureDim():
+                return f"{self.data(1)}.{v.var.name}.shape[-1]"
+            case Add():
+                return self._sum(v, order)
+            case Mul():
+                return " * ".join(self._tight(a, order) for a in v.args)
+            case Access():
+                return self._access(v, order)
+            case Given() | Constant():
+                return self._given(v, order)
+            case Gram():
+                return self._gram(v, order)
+            case Sum():
+                return self._reduce(v, order)
+            case Ind():
+                return self._indicator(v, order)
+            case Fn():
+                return self._function(v, order)
+            case Soft():
+                return self._softmax(v, order)
+            case Expect1() | Expect2() | ExpectJ():
+                return self._expectation(v, order)
+            case _:
+                assert_never(v)
+
+    def _sum(self, v: Add, order: Sequence[Sym]) -> str:
+        text = ""
+        for a in v.args:
+            part = self.emit(a, order)
+            if part.startswith("-") and text:
+                text += " - " + part[1:]
+            else:
+                text += (" + " if text else "") + part
+        return text
+
+    def _tight(self, a: Value, order: Sequence[Sym]) -> str:
+        text = self.emit(a, order)
+        loose = isinstance(a, Add) or text.startswith("-") or (isinstance(a, SizeValue) and not text.isidentifier())
+        if isinstance(a, Fn):
+            loose = True
+        return f"({text})" if loose else text
+
+    # ------------------------------------------------------------ reading entries
+
+    def _access(self, v: Access, order: Sequence[Sym]) -> str:
+        if v.entry in self.tables:
+            return self._call(v, order)
+        own = v.entry.space
+        base = f"{self.owner(v.copy)}{v.entry.name}" if own != "pair" else v.entry.name
+        return self._read(base, self._leads(own, v.copy), v.entry.dims, v.idx, order, v.copy)
+
+    def _leads(self, space: str, copy: Copy) -> list[str]:
+        """Sample dimensions of an array as they stand here: ':' present, 'None' to insert."""
+        if space == "const":
+            return []
+        if self.space == "input" or space == "pair":
+            return [":"] * self.leads
+        return [":", "None"] if copy == 1 else ["None", ":"]
+
+    def _call(self, v: Access, order: Sequence[Sym]) -> str:
+        """An entry of the loop, called at integers."""
+        positions = self.tables[v.entry]
+        args = ", ".join(self._integer(v.idx[p]) for p in positions)
+        rest = [(d, i) for p, (d, i) in enumerate(zip(v.entry.dims, v.idx, strict=True)) if p not in positions]
+        base = f"{v.entry.name}_at({args})"
+        if not rest:
+            return self._bare(base, self.leads, order)
+        return self._read(base, [":"] * self.leads, [d for d, _ in rest], [i for _, i in rest], order, v.copy)
+
+    def _bare(self, base: str, leads: int, order: Sequence[Sym]) -> str:
+        open_dims = [s for s in order if s not in self.loops]
+        return base if not open_dims else f"{base}[{', '.join([':'] * leads + ['None'] * len(open_dims))}]"
+
+    def _integer(self, i: Index) -> str:
+        match i:
+            case Sym():
+                return self.loops[i]
+            case Const():
+                return str(i.value) if i.value >= 0 else f"{self.size(i.size, i.copy)} - {-i.value}"
+            case Off():
+                return f"{self.loops[i.t]} - {i.by}" if i.by > 0 else f"{self.loops[i.t]} + {-i.by}"
+            case _:
+                raise AssertionError("windows do not stand inside a recurrence")
+
+    def _plain(self, dim: Sym, i: Index) -> bool:
+        if isinstance(i, Const):
+            return True
+        if isinstance(i, Off) and i.t in self.loops:
+            return False
+        return isinstance(i, Sym) and (isinstance(dim.size, int) or self._same_copy(dim, i))
+
+    def _same_copy(self, dim: Sym, i: Sym) -> bool:
+        return dim.size == i.size and (dim.copy == i.copy or self.space == "input" or dim.copy in ("s", 0))
+
+    def _read(
+        self, base: str, leads: list[str], dims: Sequence[Sym], idx: Sequence[Index], order: Sequence[Sym], copy: Copy
+    ) -> str:
+        """base[...] aligned to `order`; plain symbols by views, everything else by gathering."""
+        kept = [s for s in order if s not in self.loops]
+        found = [s for i in idx for s in index_symbols(i) if s not in self.loops]
+        copies_fit = all(self._owned(d, i, copy) for d, i in zip(dims, idx, strict=True))
+        if not copies_fit or len(set(found)) != len(found) or not all(
+            self._plain(d, i) for d, i in zip(dims, idx, strict=True)
+        ):
+            return self._take(base, leads, idx, kept)
+        front = list(leads)
+        picks = [self._pick(i) for i in idx]
+        body = base
+        if any(p != ":" for p in (*picks, *front)):
+            inside = ", ".join([*front, *picks])
+            body = f"{base}[{inside}]" if inside else base
+        return self._align(body, len(leads), found, kept)
+
+    def _owned(self, d: Sym, i: Index, copy: Copy) -> bool:
+        """Does a data-sized symbol run over the same sequence as the entry's dimension?"""
+        if not isinstance(i, Sym) or isinstance(i.size, int):
+            return True
+        own = d.copy if d.copy in (1, 2) else copy
+        return self.space == "input" or own not in (1, 2) or i.copy == own
+
+    def _pick(self, i: Index) -> str:
+        match i:
+            case Sym():
+                return self.loops.get(i, ":")
+            case Const():
+                return str(i.value)
+            case _:
+                raise AssertionError
+
+    def _align(self, body: str, leads: int, found: list[Sym], kept: list[Sym]) -> str:
+        wanted = [s for s in kept if s in found]
+        if found != wanted:
+            permutation = [*range(leads), *(leads + found.index(s) for s in wanted)]
+            body = f"{body}.permute({', '.join(map(str, permutation))})"
+        if len(wanted) != len(kept):
+            marks = [":"] * leads + [":" if s in found else "None" for s in kept]
+            while marks and marks[-1] == ":" and "None" in marks:
+                marks.pop()
+            if leads == 0:
+                marks = ["..."] + [":" if s in found else "None" for s in kept] if marks else marks
+            body = f"{body}[{', '.join(marks)}]"
+        return body
+
+    def _take(self, base: str, leads: list[str], idx: Sequence[Index], kept: list[Sym]) -> str:
+        body = base if "None" not in leads else f"{base}[{', '.join(leads)}]"
+        args = ", ".join(self.index(i, kept) for i in idx)
+        return f"rt.take({body}, {len(leads)}, {args})"
+
+    def index(self, i: Index, kept: Sequence[Sym]) -> str:
+        """An index as an integer tensor over the kept symbols (a Python integer for loop symbols)."""
+        match i:
+            case Sym():
+                return self._grid(i, kept)
+            case Const():
+                return str(i.value) if i.value >= 0 else f"{self.size(i.size, i.copy)} - {-i.value}"
+            case Off():
+                return f"{self._grid(i.t, kept)} - {i.by}" if i.by > 0 else f"{self._grid(i.t, kept)} + {-i.by}"
+            case Win():
+                inner = f"{i.stride} * {self._grid(i.s, kept)} + {self._offsets(i, kept)}"
+                return f"({inner}) % {self._wrap(i.s)}" if i.wrap else inner
+            case Inv():
+                wrap = "None" if i.wrap is None else self.size(i.wrap, i.t.copy)
+                return f"rt.inverse({self._grid(i.t, kept)} - {self._offsets(i, kept)}, {i.stride}, {wrap})"
+            case _:
+                assert_never(i)
+
+    def _wrap(self, s: Sym) -> str:
+        return self.size(s.size, s.copy)
+
+    def _grid(self, s: Sym, kept: Sequence[Sym]) -> str:
+        if s in self.loops:
+            return self.loops[s]
+        after = len(kept) - 1 - list(kept).index(s)
+        return f"rt.grid({self.data(s.copy)}, {self.size(s.size, s.copy)}, {after})"
+
+    def _offsets(self, i: Win | Inv, kept: Sequence[Sym]) -> str:
+        after = len(kept) - 1 - list(kept).index(i.tap)
+        return f"rt.values({self.data(0)}, {i.offsets!r}, {after})"
+
+    # ------------------------------------------------------------ leaves
+
+    def _given(self, v: Given | Constant, order: Sequence[Sym]) -> str:
+        kept = [s for s in order if s not in self.loops]
+        if isinstance(v, Constant):
+            base, leads, copy = f"{self.data(0)}.constant({v.array!r})", [], cast(Copy, 0)
+            sizes: list[Sym] = [cast(Sym, i) for i in v.idx]
+        else:
+            base, copy = f"{self.data(v.copy)}.{v.var.name}", v.copy
+            leads = self._leads("input", v.copy)
+            sizes = [Sym(0, d.size, copy if not isinstance(d.size, int) else 0, d.axis.name) for d in v.var.dims]
+        if all(isinstance(i, Sym | Const) for i in v.idx):
+            return self._read(base, leads, sizes, v.idx, order, copy)
+        return self._take(base, leads, v.idx, kept)
+
+    def _gram(self, v: Gram, order: Sequence[Sym]) -> str:
+        letters = iter(string.ascii_lowercase.replace("n", "").replace("m", "").replace("d", ""))
+        names: dict[Sym, str] = {}
+        for i in (*v.idx1, *v.idx2):
+            names.setdefault(cast(Sym, i), next(letters))
+        first, second = "".join(names[cast(Sym, i)] for i in v.idx1), "".join(names[cast(Sym, i)] for i in v.idx2)
+        kept = [s for s in order if s not in self.loops]
+        present = [s for s in kept if s in names]
+        out = "".join(names[s] for s in present)
+        one, two = self._array(v.array[0], v.copy1), self._array(v.array[1], v.copy2)
+        if self.space == "pair":
+            text = f'rt.gram("n{first}d,m{second}d->nm{out}", {one}, {two})'
+        else:
+            text = f'rt.gram("n{first}d,n{second}d->n{out}", {one}, {two})'
+        return self._align(text, self.leads, present, kept)
+
+    def _array(self, var: ir.Var, copy: Copy) -> str:
+        return f"{self.data(copy)}.{var.name}"
+
+    # ------------------------------------------------------------ sums
+
+    def _reduce(self, v: Sum, order: Sequence[Sym]) -> str:
+        kept = [s for s in order if s not in self.loops]
+        box = self._box(v, kept)
+        if box is not None:
+            return box
+        contraction = self._contraction(v, kept)
+        if contraction is not None:
+            return contraction
+        return f"rt.total({self.emit(v.body, [*kept, v.sym])}, {self.size(v.sym.size, v.sym.copy)})"
+
+    def _box(self, v: Sum, kept: list[Sym]) -> str | None:
+        """Σ_κ X[s + κ, s̄ + κ]: a box sum, never materialised per offset."""
+        body = v.body
+        if not isinstance(body, Access) or body.entry in self.tables or self.loops:
+            return None
+        moved = [i for i in body.idx if isinstance(i, Win | Inv)]
+        plain = [i for i in body.idx if isinstance(i, Sym)]
+        outs = [i.s if isinstance(i, Win) else i.t for i in moved]
+        if len(moved) + len(plain) != len(body.idx) or any(i.tap != v.sym for i in moved) or v.sym in plain:
+            return None
+        if len(set([*outs, *plain])) != len(body.idx) or not all(s in kept for s in (*outs, *plain)):
+            return None
+        own = body.entry.space
+        base = f"{self.owner(body.copy)}{body.entry.name}" if own != "pair" else body.entry.name
+        leads = self._leads(own, body.copy)
+        specs = []
+        for p, i in enumerate(body.idx):
+            if isinstance(i, Sym):
+                continue
+            s = i.s if isinstance(i, Win) else i.t
+            kind = "rt.forward" if isinstance(i, Win) else "rt.adjoint"
+            wrap = i.wrap if isinstance(i, Win) else i.wrap is not None
+            specs.append(f"{kind}({p}, {i.offsets!r}, {i.stride}, {self.size(s.size, s.copy)}, {wrap})")
+        text = f"rt.box({base}, {sum(1 for x in leads if x == ':')}, {', '.join(specs)})"
+        if "None" in leads:
+            text = f"{text}[{', '.join(leads)}]"
+        found = [i.s if isinstance(i, Win) else i.t if isinstance(i, Inv) else cast(Sym, i) for i in body.idx]
+        return self._align(text, len(leads), found, kept)
+
+    def _contraction(self, v: Sum, kept: list[Sym]) -> str | None:
+        """Σ_t of a product as one einsum."""
+        if self.loops or not isinstance(v.body, Mul):
+            return None
+        factors = [f for f in v.body.args if v.sym in symbols(f)]
+        if len(factors) < 2 or len(factors) != len(v.body.args):
+            return None
+        names: dict[Sym, str] = {}
+        letters = iter(string.ascii_lowercase.replace("n", "").replace("m", ""))
+        operands, subscripts = [], []
+        for f in factors:
+            own = sorted(symbols(f), key=lambda s: (s == v.sym, s))
+            for s in own:
+                names.setdefault(s, next(letters))
+            operands.append(f"rt.full({self.emit(f, own)}, {self.leads})")
+            subscripts.append(("nm" if self.space == "pair" else "n") + "".join(names[s] for s in own))
+        present = [s for s in kept if s in names and s != v.sym]
+        out = ("nm" if self.space == "pair" else "n") + "".join(names[s] for s in present)
+        sizes = ", ".join(f"{names[s]}={self.size(s.size, s.copy)}" for s in names)
+        text = f'rt.contract("{",".join(subscripts)}->{out}", ({", ".join(operands)}), {sizes})'
+        return self._align(text, self.leads, present, kept)
+
+    # ------------------------------------------------------------ functions
+
+    def _indicator(self, v: Ind, order: Sequence[Sym]) -> str:
+        kept = [s for s in order if s not in self.loops]
+        left = self.index(v.left, kept)
+        size = self.size(v.size, v.copy)
+        if v.right is None:
+            return f"rt.inside({self.data(0)}, {left}, {size})"
+        return f"rt.equal({self.data(0)}, {left}, {self.index(v.right, kept)}, {size})"
+
+    def _function(self, v: Fn, order: Sequence[Sym]) -> str:
+        texts = [self.emit(a, order) for a in v.args]
+        if all(isinstance(a, SizeValue) for a in v.args):
+            return cast(str, sp.pycode(v.expr.xreplace({ir.param(i): sp.Symbol(f"({t})") for i, t in enumerate(texts)})))
+        table = {ir.param(i): f"({t})" for i, t in enumerate(texts)}
+        return torch_source(v.expr, table, self.functions.numeric)
+
+    def _softmax(self, v: Soft, order: Sequence[Sym]) -> str:
+        kept = [s for s in order if s not in self.loops]
+        dim = kept.index(v.sym) - len(kept)
+        mask = "" if v.mask is None else f", {self.emit(v.mask, order)}"
+        return f"rt.softmax({self.emit(v.value, order)}, {dim}, {self.size(v.sym.size, v.sym.copy)}{mask})"
+
+    def _expectation(self, v: Expect1 | Expect2 | ExpectJ, order: Sequence[Sym]) -> str:
+        match v:
+            case Expect1():
+                return self._one(v, order)
+            case Expect2():
+                parts = [self.emit(x, order) for x in (v.k11, v.k22, v.k12)]
+                parts += self._means((v.m1, v.m2), order)
+                return f"rt.E2({self.functions.name(v.f)}, {self.functions.name(v.g)}, {', '.join(parts)})"
+            case ExpectJ():
+                return self._joint(v, order)
+
+    def _means(self, means: Sequence[Value | None], order: Sequence[Sym]) -> list[str]:
+        if all(m is None for m in means):
+            return []
+        return ["None" if m is None else self.emit(m, order) for m in means]
+
+    def _one(self, v: Expect1, order: Sequence[Sym]) -> str:
+        k = self.emit(v.k, order)
+        mean = "" if v.mean is None else f", {self.emit(v.mean, order)}"
+        if v.params:
+            return self._joint(ExpectJ(v.f.xreplace({Z: sp.Symbol("z0", real=True)}), (v.k,), (v.mean,), v.params), order)
+        split = _two_factors(v.f)
+        if split is not None:
+            return f"rt.E11({self.functions.name(split[0])}, {self.functions.name(split[1])}, {k}{mean})"
+        return f"rt.E1({self.functions.name(v.f)}, {k}{mean})"
+
+    def _joint(self, v: ExpectJ, order: Sequence[Sym]) -> str:
+        count = len(v.means)
+        names = {sp.Symbol(f"z{i}", real=True): f"z{i}" for i in range(count)}
+        names |= {ir.param(i): f"c{i}" for i in range(len(v.params))}
+        body = torch_source(v.f, names, self.functions.numeric)
+        args = ", ".join(names.values())
+        cov = ", ".join(self.emit(c, order) for c in v.cov)
+        means = ", ".join("None" if m is None else self.emit(m, order) for m in v.means)
+        params = "".join(f", {self.emit(c, order)}" for c in v.params)
+        kinks = _joint_kinks(v.f)
+        return f"rt.joint(lambda {args}: {body}, ({cov},), ({means},), {kinks!r}{params})"
+
+
+def _joint_kinks(f: sp.Expr) -> tuple[int, ...]:
+    """Which variables stand inside a function with kinks."""
+    from netsor.functions import Head
+
+    kinked = {s.name for h in f.atoms(Head) if h.spec.kinks for s in h.free_symbols}
+    return tuple(sorted(int(n[1:]) for n in kinked if n[0] == "z"))
+
+
+def _two_factors(f: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
+    """f = g·h with functions that are not powers of z, so that the diagonal rule keeps their closed forms."""
+    factors: list[sp.Expr] = []
+    for x in sp.Mul.make_args(f):
+        base, exponent = x.as_base_exp()
+        if exponent.is_Integer and exponent == 2 and not base.is_Symbol:
+            factors += [base, base]
+        elif x.is_number:
+            return None
+        else:
+            factors.append(x)
+    return (factors[0], factors[1]) if len(factors) == 2 else None
+
+
+Emit = Callable[[Value, Sequence[Sym]], str]
+__all__: list[Any] = ["Emitter"]

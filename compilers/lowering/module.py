@@ -1,0 +1,317 @@
+"""A generated module: the statements of a recursion in order, loops for recurrences, and its entry points."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import networkx as nx
+
+from netsor import ir
+from netsor.compilers.derive.recursion import Recursion, Result, entries_in
+from netsor.compilers.derive.values import (
+    Access,
+    Const,
+    Entry,
+    Gram,
+    Num,
+    Off,
+    Sym,
+    Value,
+    index_symbols,
+    indices,
+    symbols,
+    walk,
+)
+from netsor.compilers.lowering.emit import Emitter
+from netsor.compilers.lowering.functions import Functions
+
+Block = list[Entry]
+
+
+@dataclass
+class Source:
+    """The text of a module and the callables of its numeric functions."""
+
+    text: str
+    numeric: dict[str, Any]
+
+
+def generate(recursion: Recursion) -> Source:
+    """The torch module of a recursion."""
+    return _Module(recursion).source()
+
+
+class _Module:
+    def __init__(self, recursion: Recursion) -> None:
+        self.r = recursion
+        self.functions = Functions()
+        self.blocks = _blocks(recursion.used)
+        self.single = {k: r for k, r in recursion.results.items() if _is_single(r)}
+        self.comments = _comments(recursion)
+
+    # ------------------------------------------------------------ whole
+
+    def source(self) -> Source:
+        each, pairs = self._each(), self._pairs()
+        listing = str(self.r.program).replace("\\", "\\\\").replace('"""', "'''")
+        head = [
+            f'"""Infinite-width kernels of {self.r.program.name}, derived line by line from its program."""',
+            "", "import math", "", "import torch", "", "from netsor.compilers import runtime as rt", "",
+            f'PROGRAM = """\\\n{listing.rstrip()}\n"""', "", f"INPUTS = {_inputs(self.r.program)!r}", "",
+        ]  # fmt: skip
+        tail = [
+            "", "", "def kernel(x1, x2=None, get=GET):",
+            '    """The kernels named in `get` between all inputs of x1 and of x2 (of x1 when None)."""',
+            "    return rt.evaluate(INPUTS, each, pairs, x1, x2, get)", "", "", "def nngp(x1, x2=None):",
+            '    return kernel(x1, x2, ("nngp",)).nngp', "", "", "def ntk(x1, x2=None):",
+            '    return kernel(x1, x2, ("ntk",)).ntk',
+        ]  # fmt: skip
+        get = [f"GET = {tuple(self._gettable())!r}", ""]
+        lines = [*head, *self.functions.lines, *get, "", *each, "", "", *pairs, *tail]
+        return Source("\n".join(lines) + "\n", self.functions.numeric)
+
+    def _gettable(self) -> list[str]:
+        return [*self.r.results, *(["terms"] if self.r.terms else [])]
+
+    # ------------------------------------------------------------ each input
+
+    def _each(self) -> list[str]:
+        emitter = Emitter("input", self.functions)
+        needed = self._read_by_pairs()
+        body = ["def each(data):", '    """The quantities of every input alone: tensors [n, ...]."""']
+        for block in self.blocks:
+            if block[0].space != "pair":
+                body += self._block(emitter, block, "    ")
+        returned = ", ".join(f"{e.name}={e.name}" for e in needed)
+        for name, r in self.single.items():
+            returned += f"{', ' if returned else ''}result_{name}={emitter.emit(r.value, r.dims)}"
+        body.append(f"    return rt.Each(data{', ' if returned else ''}{returned})")
+        return body
+
+    def _read_by_pairs(self) -> list[Entry]:
+        readers = [cast(Value, e.value) for b in self.blocks for e in b if e.space == "pair"]
+        readers += [r.value for r in (*self.r.results.values(), *self.r.terms.values()) if not _is_single(r)]
+        found: dict[Entry, None] = {}
+        for v in readers:
+            found.update({e: None for e in entries_in(v) if e.space != "pair"})
+        return list(found)
+
+    # ------------------------------------------------------------ pairs
+
+    def _pairs(self) -> list[str]:
+        emitter = Emitter("pair", self.functions)
+        body = [
+            "def pairs(a, b, get):",
+            '    """The kernels between the inputs of a and of b: tensors [n, m, ...]."""',
+            "    out = {}",
+        ]
+        wanted: list[tuple[str, dict[str, Result]]] = [
+            (name, {name: r}) for name, r in self.r.results.items() if name not in self.single
+        ]
+        if self.r.terms:
+            wanted.append(("terms", self.r.terms))
+        done: set[Entry] = set()
+        needs = {name: _closure(results.values()) for name, results in wanted}
+        last = self._last_uses([n for n, _ in wanted], needs)
+        for i, (name, results) in enumerate(wanted):
+            users = [n for n, _ in wanted[i:] if n == name or needs[n] & (needs[name] - done)]
+            section: list[str] = []
+            for block in self.blocks:
+                if block[0].space == "pair" and block[0] in needs[name] and block[0] not in done:
+                    section += self._block(emitter, block, "        ")
+                    done |= set(block)
+                    section += self._deletions(last, block, "        ")
+            if section:
+                body += [f"    if {_condition(users)}:", *section]
+            body += self._outputs(emitter, name, results)
+        return [*body, "    return out"]
+
+    def _outputs(self, emitter: Emitter, name: str, results: dict[str, Result]) -> list[str]:
+        if name == "terms":
+            lines = ['    if "terms" in get:', '        out["terms"] = {']
+            for key, r in results.items():
+                lines.append(f"            {key!r}: {self._result(emitter, r)},")
+            return [*lines, "        }"]
+        (r,) = results.values()
+        return [f"    if {name!r} in get:", f"        out[{name!r}] = {self._result(emitter, r)}"]
+
+    def _result(self, emitter: Emitter, r: Result) -> str:
+        sizes = ", ".join(emitter.size(s.size, s.copy) for s in r.dims)
+        return f"rt.shaped({emitter.emit(r.value, r.dims)}, a, b{', ' if sizes else ''}{sizes})"
+
+    def _last_uses(self, names: Sequence[str], needs: dict[str, set[Entry]]) -> dict[Entry, list[Entry]]:
+        """Entries that may be forgotten after a block, keyed by the block's first entry."""
+        results = {**self.r.results, **{f"terms.{k}": v for k, v in self.r.terms.items()}}
+        kept = {e for r in results.values() for e in entries_in(r.value)}
+        home: dict[Entry, set[str]] = {}
+        for n in names:
+            for e in needs[n]:
+                home.setdefault(e, set()).add(n)
+        last: dict[Entry, Entry] = {}
+        for block in self.blocks:
+            if block[0].space != "pair":
+                continue
+            for e in {x for y in block for x in entries_in(cast(Value, y.value))}:
+                if e.space == "pair" and e not in kept:
+                    last[e] = block[0]
+        out: dict[Entry, list[Entry]] = {}
+        for e, reader in last.items():
+            if home.get(e) == home.get(reader) or len(names) == 1:
+                out.setdefault(reader, []).append(e)
+        return out
+
+    def _deletions(self, last: dict[Entry, list[Entry]], block: Block, indent: str) -> list[str]:
+        own = set(block)
+        names = sorted(e.name for e in last.get(block[0], []) if e not in own)
+        return [f"{indent}del {', '.join(names)}"] if names else []
+
+    # ------------------------------------------------------------ blocks
+
+    def _block(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
+        if len(block) == 1 and not _reads_itself(block[0]):
+            entry = block[0]
+            text = emitter.emit(cast(Value, entry.value), entry.dims)
+            return [f"{indent}{entry.name} = {text}{self._comment(entry)}"]
+        return self._loop(emitter, block, indent)
+
+    def _comment(self, entry: Entry) -> str:
+        text = self.comments.get(entry.of[-1]) if entry.of else None
+        return f"  # {text}" if text else ""
+
+    def _loop(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
+        """A recurrence: one memoised function of integers per entry, then its table."""
+        looping = _loop_dims(block)
+        tables = {e: tuple(i for i, d in enumerate(e.dims) if d in looping[e]) for e in block}
+        data = "data" if emitter.space == "input" else "a.data"
+        lines: list[str] = []
+        for e in block:
+            names = _loop_names([e.dims[p] for p in tables[e]])
+            inner = emitter.with_loops(names, tables)
+            sizes = ", ".join(emitter.size(s.size, s.copy) for s in names)
+            leads = emitter.leads if e.space != "const" else 0
+            order = [d for d in e.dims if d not in looping[e]]
+            text = inner.emit(cast(Value, e.value), order)
+            lines += [
+                f"{indent}@rt.table({data}, ({sizes},), {tables[e]!r}, {leads})",
+                f"{indent}def {e.name}_at({', '.join(names.values())}):{self._comment(e)}",
+                f"{indent}    return {text}",
+            ]
+        backwards = _direction(block) < 0
+        group = ", ".join(f"{e.name}_at" for e in block)
+        lines.append(f"{indent}{', '.join(e.name for e in block)}{',' if len(block) == 1 else ''} = "
+                     f"rt.tabulate({group}, reverse={backwards})")  # fmt: skip
+        return lines
+
+
+# ---------------------------------------------------------------- structure of a recursion
+
+
+def _blocks(entries: Iterable[Entry]) -> list[Block]:
+    """Strongly connected components in an order in which everything read stands before."""
+    entries = list(entries)
+    place = {e: i for i, e in enumerate(entries)}
+    g: Any = nx.DiGraph()
+    g.add_nodes_from(range(len(entries)))
+    for e in entries:
+        g.add_edges_from((place[x], place[e]) for x in entries_in(cast(Value, e.value)))
+    condensed = nx.condensation(g)
+    first = {c: min(condensed.nodes[c]["members"]) for c in condensed}
+    order = nx.lexicographical_topological_sort(condensed, key=lambda c: first[c])
+    return [[entries[i] for i in sorted(condensed.nodes[c]["members"])] for c in order]
+
+
+def _reads_itself(e: Entry) -> bool:
+    return e in entries_in(cast(Value, e.value))
+
+
+def _closure(results: Iterable[Result]) -> set[Entry]:
+    seen: set[Entry] = set()
+    stack = [e for r in results for e in entries_in(r.value)]
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen.add(e)
+            stack.extend(entries_in(cast(Value, e.value)))
+    return seen
+
+
+def _loop_dims(block: Block) -> dict[Entry, set[Sym]]:
+    """The dimensions that the recurrence steps through, and everything tied to them."""
+    members = set(block)
+    looping: dict[Entry, set[Sym]] = {e: set() for e in block}
+    links: list[tuple[Entry, Sym, Entry, Sym]] = []
+    for e in block:
+        for v in walk(cast(Value, e.value)):
+            if not isinstance(v, Access) or v.entry not in members:
+                continue
+            for dim, i in zip(v.entry.dims, v.idx, strict=True):
+                if isinstance(i, Off | Const):
+                    looping[v.entry].add(dim)
+                links += [(e, s, v.entry, dim) for s in index_symbols(i)]
+                if isinstance(i, Off):
+                    looping[e].add(i.t)
+    changed = True
+    while changed:
+        changed = False
+        for e, s, f, dim in links:
+            if (s in looping[e]) != (dim in looping[f]):
+                looping[e].add(s)
+                looping[f].add(dim)
+                changed = True
+    return {e: looping[e] & set(e.dims) for e in block}
+
+
+def _direction(block: Block) -> int:
+    steps = [i.by for e in block for v in walk(cast(Value, e.value)) for i in indices(v) if isinstance(i, Off)]
+    return -1 if steps and steps[0] < 0 else 1
+
+
+def _loop_names(dims: Sequence[Sym]) -> dict[Sym, str]:
+    names: dict[Sym, str] = {}
+    for d in dims:
+        stem = "".join(c for c in d.label if c.isalnum() or c == "_") or "t"
+        candidates = itertools.chain((stem,), (f"{stem}{k}" for k in itertools.count(2)))
+        names[d] = next(c for c in candidates if c not in names.values())
+    return names
+
+
+def _is_single(r: Result) -> bool:
+    """A result of each input alone (a returned scalar)."""
+    spaces = {e.space for e in entries_in(r.value)}
+    copies = {v.copy for v in walk(r.value) if isinstance(v, Access)}
+    return r.kind == "scalar" and "pair" not in spaces and 2 not in copies
+
+
+def _condition(users: Sequence[str]) -> str:
+    if len(users) == 1:
+        return f'"{users[0]}" in get'
+    return f"not get.isdisjoint({tuple(users)!r})"
+
+
+def _inputs(program: Any) -> dict[str, tuple[str, tuple[tuple[str, int | None], ...]]]:
+    """What the module asks for: data and per-sample scalars, with the names and fixed sizes of their axes."""
+    found: dict[str, tuple[str, tuple[tuple[str, int | None], ...]]] = {}
+    for line in program.lines:
+        kind = (
+            "data" if isinstance(line, ir.Data)
+            else "scalar" if isinstance(line, ir.InputScalar) and line.per_sample else None
+        )  # fmt: skip
+        if kind:
+            axes = tuple((d.axis.name, d.size if isinstance(d.size, int) else None) for d in line.out.dims)
+            found[line.out.name] = (kind, axes)
+    return found
+
+
+def _comments(recursion: Recursion) -> dict[str, str]:
+    """The listing's line of each variable."""
+    out: dict[str, str] = {}
+    for row in str(recursion.program).splitlines():
+        if ":=" in row:
+            out[row.split(":=")[0].strip().split("[")[0]] = row.strip()
+    return out
+
+
+__all__ = ["Gram", "Num", "Off", "Source", "generate", "symbols"]

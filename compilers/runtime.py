@@ -1,0 +1,301 @@
+"""What generated modules import: the expectation engine and a few operations on tensors with axes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.expectation import (
+    E1,
+    E2,
+    E11,
+    Fn,
+    absolute,
+    combine,
+    cos,
+    elu,
+    erf,
+    exp,
+    exp_left,
+    function,
+    gaussian,
+    gelu,
+    gelu_prime,
+    leaky_relu,
+    power,
+    relu,
+    relu_power,
+    scaled,
+    sigmoid,
+    sign,
+    silu,
+    sin,
+    softplus,
+    step,
+    tanh,
+    times_power,
+)
+from netsor.compilers.inputs import Inputs, Signature, as_inputs
+from netsor.compilers.joint import joint
+from netsor.compilers.results import KernelResult
+
+__all__ = [
+    "E1", "E2", "E11", "Each", "Fn", "Inputs", "absolute", "adjoint", "box", "combine", "contract", "cos", "elu",
+    "equal", "erf", "evaluate", "exp", "exp_left", "forward", "full", "function", "gaussian", "gelu", "gelu_prime",
+    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "power", "relu", "relu_power", "scaled", "shaped",
+    "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "step", "table", "tabulate", "take", "tanh",
+    "times_power", "total", "values",
+]  # fmt: skip
+
+
+class Each:
+    """The quantities of every input of one batch."""
+
+    def __init__(self, data: Inputs, **values: Any) -> None:
+        self.data = data
+        self.__dict__.update(values)
+
+
+# ---------------------------------------------------------------- data
+
+
+def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
+    """⟨x, y⟩ / d over the feature axis, by einsum."""
+    return torch.einsum(subscripts, x, y) / x.shape[-1]
+
+
+def grid(data: Inputs, size: int, after: int) -> Tensor:
+    """0 … size − 1 with `after` dimensions behind it."""
+    return torch.arange(size, device=data.device).view(size, *[1] * after)
+
+
+def values(data: Inputs, numbers: Sequence[int], after: int) -> Tensor:
+    """Integers along a dimension with `after` dimensions behind it."""
+    return torch.tensor(numbers, device=data.device).view(len(numbers), *[1] * after)
+
+
+def inverse(position: Tensor, stride: int, wrap: int | None) -> Tensor:
+    """position / stride where it divides (modulo the size when wrapping), else −1."""
+    if wrap is not None:
+        position = position % wrap
+    quotient = torch.div(position, stride, rounding_mode="floor")
+    return torch.where(position % stride == 0, quotient, -1)
+
+
+def inside(data: Inputs, index: Any, size: int) -> Any:
+    """1 where 0 ≤ index < size."""
+    if isinstance(index, int):
+        return float(0 <= index < size)
+    return ((index >= 0) & (index < size)).to(data.dtype)
+
+
+def equal(data: Inputs, left: Any, right: Any, size: int) -> Any:
+    """1 where the indices are equal and inside."""
+    hit = left == right
+    if isinstance(hit, bool):
+        return float(hit and 0 <= left < size)
+    return (hit & (torch.as_tensor(left >= 0)) & torch.as_tensor(left < size)).to(data.dtype)
+
+
+def take(x: Tensor, leads: int, *index: Any) -> Tensor:
+    """x[…, index] behind the sample dimensions; zero where an index is outside."""
+    if not index:
+        return x
+    device = x.device
+    tensors = [torch.as_tensor(i, device=device) for i in index]
+    sizes = x.shape[leads:]
+    valid = torch.ones((), dtype=torch.bool, device=device)
+    for t, size in zip(tensors, sizes, strict=True):
+        valid = valid & (t >= 0) & (t < size)
+    clipped = [t.clamp(0, max(size - 1, 0)) for t, size in zip(tensors, sizes, strict=True)]
+    shape = torch.broadcast_shapes(*(t.shape for t in clipped))
+    picked = x[(slice(None),) * leads + tuple(t.expand(shape) for t in clipped)]
+    return picked if bool(valid.all()) else picked * valid.to(x.dtype)
+
+
+# ---------------------------------------------------------------- sums
+
+
+def full(x: Any, leads: int) -> Any:
+    return x
+
+
+def contract(subscripts: str, operands: Sequence[Any], **sizes: int) -> Tensor:
+    """An einsum whose operands may have size 1 where a letter has another size."""
+    tensors = []
+    inputs, output = subscripts.split("->")
+    for letters, x in zip(inputs.split(","), operands, strict=True):
+        t = torch.as_tensor(x)
+        shape = t.shape[len(t.shape) - len(letters) :] if t.dim() >= len(letters) else (1,) * (len(letters) - t.dim()) + t.shape
+        want = [sizes.get(c, shape[i]) for i, c in enumerate(letters)]
+        tensors.append(t.reshape(shape).expand(want))
+    lead: dict[str, int] = {}
+    for letters, t in zip(inputs.split(","), tensors, strict=True):
+        for c, s in zip(letters, t.shape, strict=True):
+            lead[c] = max(lead.get(c, 1), s)
+    tensors = [t.expand([lead[c] for c in letters]) for letters, t in zip(inputs.split(","), tensors, strict=True)]
+    kept = [t.to(_common(tensors)) for t in tensors]
+    return torch.einsum(f"{inputs}->{output}", *kept)
+
+
+def _common(tensors: Sequence[Tensor]) -> torch.dtype:
+    out = tensors[0].dtype
+    for t in tensors[1:]:
+        out = torch.promote_types(out, t.dtype)
+    return out
+
+
+def total(x: Any, size: int) -> Any:
+    """The sum over the last dimension, which has size 1 where the term does not depend on it."""
+    return x.sum(-1) if x.shape[-1] == size else x[..., 0] * size
+
+
+@dataclass(frozen=True)
+class Move:
+    """How a dimension moves with a tap: `dim` counts from behind the sample dimensions."""
+
+    dim: int
+    offsets: tuple[int, ...]
+    stride: int
+    size: int
+    wrap: bool
+    back: bool
+
+
+def forward(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bool) -> Move:
+    """Output s reads stride·s + offset; `size` outputs."""
+    return Move(dim, offsets, stride, size, wrap, False)
+
+
+def adjoint(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bool) -> Move:
+    """Input s is added to output stride·s + offset; `size` outputs."""
+    return Move(dim, offsets, stride, size, wrap, True)
+
+
+def box(x: Tensor, leads: int, *moves: Move) -> Tensor:
+    """Σ over taps of x moved along all dimensions of `moves` by the same tap; outside counts as zero."""
+    shape = list(x.shape)
+    for m in moves:
+        shape[leads + m.dim] = m.size
+    out = x.new_zeros(shape)
+    for tap in range(len(moves[0].offsets)):
+        read, write = [slice(None)] * x.dim(), [slice(None)] * x.dim()
+        source = x
+        empty = False
+        for m in moves:
+            d = leads + m.dim
+            if m.wrap:
+                source = source.index_select(d, _wrapped(m, tap, x.shape[d], x.device))
+                continue
+            r, w = _slices(m, tap, x.shape[d])
+            empty |= r.start >= r.stop or w.start >= w.stop
+            read[d], write[d] = r, w
+        if not empty:
+            out[tuple(write)] += source[tuple(read)]
+    return out
+
+
+def _slices(m: Move, tap: int, size: int) -> tuple[slice, slice]:
+    """Which inputs are read and which outputs written for one tap."""
+    o, k = m.offsets[tap], m.stride
+    inner, outer = (m.size, size) if not m.back else (size, m.size)
+    first = max(0, -(o // k))
+    last = min(inner - 1, (outer - 1 - o) // k)
+    near = slice(first, last + 1)
+    far = slice(k * first + o, k * last + o + 1, k) if last >= first else slice(0, 0)
+    return (far, near) if not m.back else (near, far)
+
+
+def _wrapped(m: Move, tap: int, size: int, device: Any) -> Tensor:
+    o = m.offsets[tap]
+    if not m.back:
+        return (m.stride * torch.arange(m.size, device=device) + o) % size
+    if m.stride != 1:
+        raise NotImplementedError("the adjoint of a strided window that wraps")
+    return (torch.arange(m.size, device=device) - o) % size
+
+
+def softmax(x: Any, dim: int, size: int, mask: Any = None) -> Tensor:
+    """Softmax over `dim`; a mask multiplies the exponentials."""
+    x = torch.as_tensor(x)
+    if x.dim() < -dim:
+        x = x.reshape((1,) * (-dim - x.dim()) + tuple(x.shape))
+    if x.shape[dim] != size:
+        want = list(x.shape)
+        want[dim] = size
+        x = x.expand(want)
+    if mask is None:
+        return torch.softmax(x, dim)
+    top = torch.where(mask > 0, x, -torch.inf).amax(dim, keepdim=True)
+    weights = mask * torch.exp(torch.where(mask > 0, x - top, torch.zeros((), dtype=x.dtype)))
+    sums = weights.sum(dim, keepdim=True)
+    return torch.where(sums > 0, weights / torch.where(sums > 0, sums, torch.ones_like(sums)), torch.zeros_like(weights))
+
+
+# ---------------------------------------------------------------- recurrences
+
+
+class Table:
+    """An entry of a recurrence: a memoised function of integers, zero outside."""
+
+    def __init__(self, data: Inputs, sizes: Sequence[int], places: Sequence[int], leads: int, body: Callable[..., Any]) -> None:
+        self.data, self.sizes, self.places, self.leads, self.body = data, tuple(sizes), tuple(places), leads, body
+        self.memo: dict[tuple[int, ...], Any] = {}
+        self.zero = torch.zeros((), dtype=data.dtype, device=data.device)
+
+    def __call__(self, *index: int) -> Any:
+        if any(i < 0 or i >= s for i, s in zip(index, self.sizes, strict=True)):
+            return self.zero
+        if index not in self.memo:
+            self.memo[index] = self.body(*index)
+        return self.memo[index]
+
+    def stacked(self) -> Tensor:
+        """All values as one tensor, loop dimensions in their places behind the sample dimensions."""
+        indices = list(itertools.product(*map(range, self.sizes)))
+        parts = [torch.as_tensor(self(*i), dtype=self.data.dtype, device=self.data.device) for i in indices]
+        shape = torch.broadcast_shapes(*(p.shape for p in parts))
+        whole = torch.stack([p.expand(shape) for p in parts], dim=self.leads if len(shape) >= self.leads else 0)
+        whole = whole.unflatten(self.leads if len(shape) >= self.leads else 0, self.sizes)
+        sources = [self.leads + i for i in range(len(self.places))]
+        return torch.movedim(whole, sources, [self.leads + p for p in self.places])
+
+
+def table(data: Inputs, sizes: Sequence[int], places: Sequence[int], leads: int) -> Callable[[Callable[..., Any]], Table]:
+    """Decorator: an entry of a recurrence over `sizes`."""
+    return lambda body: Table(data, sizes, places, leads, body)
+
+
+def tabulate(*tables: Table, reverse: bool = False) -> tuple[Tensor, ...]:
+    """The tables' tensors; filled step by step, so that the recursion stays shallow."""
+    for t in tables:
+        steps: Iterable[tuple[int, ...]] = itertools.product(*map(range, t.sizes))
+        for i in sorted(steps, key=sum, reverse=reverse):
+            t(*i)
+    return tuple(t.stacked() for t in tables)
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def shaped(x: Any, a: Each, b: Each, *sizes: int) -> Tensor:
+    """A result in its full shape [n, m, *output axes, *output axes']."""
+    t = torch.as_tensor(x, dtype=a.data.dtype, device=a.data.device)
+    return t.expand((a.data.samples, b.data.samples, *sizes)).contiguous()
+
+
+def evaluate(
+    signature: Signature, each: Callable[[Inputs], Each], pairs: Callable[..., dict[str, Any]], x1: Any, x2: Any, get: Any
+) -> KernelResult:
+    """Kernels between all inputs of x1 and x2; the symmetric call evaluates half of the blocks."""
+    from netsor.compilers.gram import whole
+
+    wanted = frozenset((get,) if isinstance(get, str) else get)
+    one = as_inputs(signature, x1, None, None)
+    two = None if x2 is None else as_inputs(signature, x2, None, None)
+    return whole(each, pairs, one, two, wanted)
