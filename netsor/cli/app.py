@@ -1,0 +1,152 @@
+"""Arguments, the choice of the command, and errors in one clear line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from netsor import __version__
+from netsor.cli import demo, experiments, kernels, language
+from netsor.cli.problems import BROKEN_PIPE, INTERRUPTED, show
+
+FILE = "a listing (network.netsor), a Python file (network.py, network.py:name) or a built-in program (mlp)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 success, 1 the check found an error, 2 usage or unreadable input."""
+    try:
+        args = parser().parse_args(argv)
+    except SystemExit as end:  # argparse has said what is wrong, or printed the help
+        return end.code if isinstance(end.code, int) else 2
+    return _guarded(args)
+
+
+def _guarded(args: argparse.Namespace) -> int:
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print("netsor: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone; what is still buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as error:
+        return show(error, args.debug)
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="netsor", description="Check tensor programs and compute the NNGP and NTK limits of their networks.",
+        epilog="Exit status: 0 success, 1 the check found an error, 2 wrong usage or unreadable input.",
+        allow_abbrev=False,
+    )  # fmt: skip
+    top.add_argument("--version", action="version", version=f"netsor {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    for add in (_check, _show, _derive, _compile, _kernel, _simulate, _limit, _explain, _demo):
+        add(commands)
+    return top
+
+
+def _command(commands: Any, name: str, run: Callable[[Any], int], text: str, files: str | None = None) -> Any:
+    """A subcommand; `files` is None, "" (one FILE) or "+"."""
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    command.set_defaults(run=run)
+    if files is not None:
+        command.add_argument("files" if files else "file", nargs=files or None, metavar="FILE", help=FILE)
+        command.add_argument(
+            "--set", action="append", default=[], metavar="NAME=VALUE",
+            help="an argument of a program that is a function, for example --set depth=4",
+        )  # fmt: skip
+    command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return command
+
+
+def _check(commands: Any) -> None:
+    command = _command(commands, "check", language.check, "say whether the theorems apply to a program", "+")
+    command.add_argument("--strict", action="store_true", help="warnings are errors")
+    command.add_argument(
+        "--format", default="full", choices=("full", "concise", "json", "github", "sarif"), help="default: full"
+    )
+
+
+def _show(commands: Any) -> None:
+    command = _command(commands, "show", language.show, "print a program as a listing", "")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--formal", action="store_true", help="Definition A.1's form, functions collapsed onto G-vars")
+    form.add_argument("--mermaid", action="store_true", help="a diagram in Mermaid's notation")
+
+
+def _derive(commands: Any) -> None:
+    command = _command(commands, "derive", kernels.derive, "print the recursion of a program's kernels", "")
+    command.add_argument("--format", default="text", choices=("text", "latex", "markdown"), help="default: text")
+    command.add_argument("--structure", action="store_true", help="what is kept of each kernel, and its cost")
+
+
+def _compile(commands: Any) -> None:
+    command = _command(commands, "compile", kernels.compile, "write the kernels as a Python module", "")
+    command.add_argument("-o", metavar="MODULE.py", help="where to; by default it is printed")
+
+
+def _kernel(commands: Any) -> None:
+    command = _command(commands, "kernel", kernels.kernel, "compute kernels on data", "")
+    command.add_argument("--x", required=True, metavar="X.npy", help="[sample, …, feature]; .npz for several inputs")
+    command.add_argument("--x2", metavar="Y.npy", help="the second inputs; by default the first")
+    command.add_argument(
+        "--get", type=_names, default=("nngp", "ntk"), metavar="NAMES",
+        help="nngp, ntk, terms and names of the program's vectors, with commas; default: nngp,ntk",
+    )  # fmt: skip
+    command.add_argument("--dtype", default="float64", choices=("float32", "float64"), help="default: float64")
+    command.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 …")
+    command.add_argument("-o", required=True, metavar="K.npz", help="one array per name")
+
+
+def _simulate(commands: Any) -> None:
+    command = _command(commands, "simulate", experiments.simulate, "compare finite widths with the limit", "+")
+    command.add_argument("--x", required=True, metavar="X.npy", help="[sample, …, feature]; .npz for several inputs")
+    command.add_argument("--widths", type=_widths, default=(64, 256, 1024), metavar="N,N", help="default: 64,256,1024")
+    command.add_argument("--seeds", type=_positive, default=20, metavar="N", help="networks per width; default: 20")
+    command.add_argument("--plot", metavar="OUT.png", help="draw the deviation against the width")
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _limit(commands: Any) -> None:
+    text = "compute the true limit, also where the check fails, beside the one under gradient independence"
+    command = _command(commands, "limit", experiments.limit, text, "")
+    command.add_argument("--x", metavar="X.npy", help="[sample, …, feature]; .npz for several inputs")
+
+
+def _explain(commands: Any) -> None:
+    command = _command(commands, "explain", language.explain, "explain a code of the checker")
+    command.add_argument("code", metavar="CODE", help="for example NT201")
+
+
+def _demo(commands: Any) -> None:
+    _command(commands, "demo", demo.run, "a network on scikit-learn's digits, from its program to its test accuracy")
+
+
+# ---------------------------------------------------------------- types of arguments
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a positive whole number is needed, got {text!r}")
+    return int(text)
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    return tuple(_positive(part.strip()) for part in text.split(","))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"names separated by commas are needed, got {text!r}")
+    return names

@@ -1,0 +1,77 @@
+"""Arrays of the command line: .npy and .npz in, .npz out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from netsor import ir
+from netsor.cli.problems import UsageError
+
+
+def read(path: str, p: ir.ProgramLike) -> Any:
+    """One array, or a dict by input name from an .npz."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}") from None
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or "it is not an array in NumPy's format (.npy or .npz)"
+        raise UsageError(f"{path} cannot be read: {reason}", 'numpy.save("X.npy", X) writes one') from None
+    if isinstance(loaded, np.ndarray):
+        return _numbers(path, "", loaded)
+    with loaded:
+        arrays = {name: _member(path, name, loaded) for name in loaded.files}
+    inputs = input_names(p)
+    if len(arrays) == len(inputs) == 1:  # an array saved without a name is called arr_0
+        return next(iter(arrays.values()))
+    return arrays
+
+
+def _member(path: str, name: str, archive: Any) -> Any:
+    try:
+        return _numbers(path, name, archive[name])
+    except (OSError, ValueError, EOFError):
+        raise UsageError(f"{name} in {path} cannot be read as an array of numbers") from None
+
+
+def _numbers(path: str, name: str, array: Any) -> Any:
+    if array.dtype.kind not in "biuf":
+        where = f"{name} in {path}" if name else path
+        raise UsageError(f"{where} holds {array.dtype}, not real numbers")
+    return array
+
+
+def input_names(p: ir.ProgramLike) -> list[str]:
+    """The names under which a program takes arrays."""
+    return [
+        line.out.name
+        for line in p.lines
+        if isinstance(line, ir.Data) or (isinstance(line, ir.InputScalar) and line.per_sample)
+    ]
+
+
+def write(path: str, arrays: Mapping[str, Any]) -> None:
+    """An .npz under exactly this name."""
+    with open(path, "wb") as file:
+        np.savez(file, **{name: _numpy(value) for name, value in arrays.items()})
+
+
+def _numpy(value: Any) -> Any:
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+
+
+def writable(path: str) -> str:
+    """The path, when a file can be written there: said before the work, not after."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise UsageError(f"{path} cannot be written: there is no folder {folder}")
+    if Path(path).is_dir():
+        raise UsageError(f"{path} cannot be written: it is a folder")
+    if not os.access(Path(path) if Path(path).exists() else folder, os.W_OK):
+        raise UsageError(f"{path} cannot be written: permission denied")
+    return path

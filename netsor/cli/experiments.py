@@ -1,0 +1,46 @@
+"""The commands of the proof by experiment: simulate, limit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from netsor.cli import arrays
+from netsor.cli.load import load
+from netsor.cli.problems import OK
+from netsor.cli.settings import parse
+
+
+def simulate(args: argparse.Namespace) -> int:
+    """Compare finite widths with the limit: a table or JSON, and a figure when asked."""
+    programs = [load(file, parse(args.set)) for file in args.files]
+    if args.plot is not None:
+        arrays.writable(args.plot)
+    inputs = [arrays.read(args.x, p) for p in programs]
+
+    from netsor.compilers.finite import simulate as simulation
+
+    results = [
+        simulation(p, x, widths=args.widths, seeds=args.seeds) for p, x in zip(programs, inputs, strict=True)
+    ]  # fmt: skip
+    if args.json:
+        found = [result.as_dict() for result in results]
+        print(json.dumps(found[0] if len(found) == 1 else found, indent=2, ensure_ascii=False))
+    else:
+        print("\n\n".join(str(result) for result in results))
+    if args.plot is not None:
+        from netsor.cli.plot import draw
+
+        draw(results, args.plot)
+    return OK
+
+
+def limit(args: argparse.Namespace) -> int:
+    """Print the true limit beside the one under gradient independence."""
+    p = load(args.file, parse(args.set))
+    x = None if args.x is None else arrays.read(args.x, p)
+
+    from netsor.compilers.limit import limit as true_limit
+
+    print(str(true_limit(p, x)).rstrip("\n"))
+    return OK

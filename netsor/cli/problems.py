@@ -1,0 +1,51 @@
+"""Errors as the command line says them: one clear message and an exit status."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+from netsor.errors import CheckError, Diagnostic, NetsorError, ProgramError
+
+OK, FOUND, USAGE = 0, 1, 2
+INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells have it
+
+
+class UsageError(NetsorError, ValueError):
+    """A command, a file or a setting that cannot be used (NT000)."""
+
+    def __init__(self, message: str, hint: str | None = None, **fields: object) -> None:
+        super().__init__(message, **{"code": "NT000", "hint": hint} | fields)
+
+
+def status(error: BaseException) -> int:
+    """1 when the program is wrong, 2 when something could not be read or computed."""
+    return FOUND if isinstance(error, ProgramError | CheckError) else USAGE
+
+
+def diagnostic_of(error: Exception) -> Diagnostic:
+    """What an exception says; one that is not ours is named by its type."""
+    if isinstance(error, NetsorError):
+        return error.diagnostic
+    text = str(error).strip().partition("\n")[0]
+    name = type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        return Diagnostic("NT000", "error", text)
+    return Diagnostic("NT000", "error", f"{name}: {text}" if text else name, hint="--debug shows where it was raised")
+
+
+def message(diagnostic: Diagnostic) -> str:
+    """`file:line:column: CODE message` with the excerpt and the hint; without a place the command's name leads."""
+    text = str(diagnostic)
+    if diagnostic.code == "NT000":
+        text = text.replace("NT000 ", "", 1)
+    return text if diagnostic.location else f"netsor: {text}"
+
+
+def show(error: Exception, debug: bool = False) -> int:
+    """Print an error on the standard error stream; returns the exit status."""
+    if debug:
+        traceback.print_exception(error)
+    print(message(diagnostic_of(error)), file=sys.stderr)
+    return status(error)
