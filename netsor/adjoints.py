@@ -210,13 +210,11 @@ def derivative(expr: sp.Expr, symbol: sp.Symbol) -> sp.Expr:
     return cast(sp.Expr, slope.replace(sp.Derivative, lambda *_: sp.Integer(0)))  # floor and ceiling
 
 
-def refuse_data_scalars(line: ir.Line, active: set[ir.Var]) -> None:
+def refuse_data(line: ir.Line, active: set[ir.Var]) -> None:
     """Scalars that depend on trained arrays and multiply data have a gradient that is no line."""
-    if line.out.kind == "X":
-        for v in (*getattr(line, "params", ()),):
-            if v in active:
-                raise UnsupportedError(
-                    f"the gradient of {v} passes through {line.out}, a function of the data", code="NT701",
-                    variable=line.out.name, location=line.loc,
-                    hint="apply the matrix to the data first, then multiply the embedding by the scalar",
-                )  # fmt: skip
+    if isinstance(line, ir.MatMul) and line.vector.kind == "X" and line.vector in active:
+        raise UnsupportedError(
+            f"the gradient of the scalars in {line.vector} passes through the data", code="NT701",
+            variable=line.out.name, location=line.loc,
+            hint="apply the matrix to the data first, then multiply the embedding by the scalar",
+        )  # fmt: skip

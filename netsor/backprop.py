@@ -16,7 +16,7 @@ from collections import defaultdict
 import sympy as sp
 
 from netsor import constants, ir
-from netsor.adjoints import Adjoints, refuse_data_scalars
+from netsor.adjoints import Adjoints, refuse_data
 from netsor.constants import free_name
 from netsor.dsl import Program, inputs_of
 from netsor.errors import Location, ProgramError
@@ -227,7 +227,7 @@ class _Pass:
             return
         if dx is None:
             return
-        refuse_data_scalars(line, self.active)
+        refuse_data(line, self.active)
         if x in self.sources:
             self.p._gradients.append(ir.Gradient(x, dx, line.loc))
         for z, g in self.rules.of(line, self.p.handle(dx)):

@@ -50,7 +50,7 @@ class Head(sp.Function):
         return None
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
-        return self.spec.derivative(argindex - 1).head(*self.args)
+        return self.spec.derivative(argindex - 1).sym(*self.args)
 
     def _sympystr(self, printer: Any) -> str:
         return f"{self.spec.name}({', '.join(map(printer._print, self.args))})"

@@ -11,7 +11,7 @@ from netsor.programs.per_layer import Phis, Variance, functions, per_layer
 def transformer(
     depth: int = 1, phi: Phis = "relu", var_u: Variance = 1, var_w: Variance = 1, var_v: Number = 1, eps: Number = 0.0
 ) -> Program:  # fmt: skip
-    """k = U x⁻, y_i = Σ_j a_ij k_j + k_i, a_i = softmax_j(k_i·k_j/n), z = LN(y), g = W^a z, h = W^b φ(g), x = LN(h + z).
+    """k = U x⁻, y_i = Σ_j a_ij k_j + k_i, a_i = softmax_j(k_i·k_j/n), z = LN(y), g = W^a z, h = W^b φ(g), x = LN(h + z)
 
     f = v·(mean of x over the tokens)/√n; LN without affine map.
     """

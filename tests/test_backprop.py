@@ -163,3 +163,225 @@ CONSTRUCTS: dict[str, Any] = {
 @pytest.mark.parametrize("name", CONSTRUCTS)
 def test_constructs(name: str, outputs: str) -> None:
     check(family(CONSTRUCTS[name], outputs), {"x": normal(5, 3, 4)}, n=16)
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def embedded(axes: tuple[str, ...] = ("t",)) -> tuple[Program, ns.Width, ns.Expr]:
+    p = Program("outputs")
+    n = p.width("n")
+    x = p.data("x", axes=axes)
+    return p, n, ns.tanh(p.matrix("U", n, x) @ x)
+
+
+def test_output_axes() -> None:
+    """f is a family; a gradient carries an axis for the output's element."""
+    p, n, x = embedded(("t", "u"))
+    x = ns.tanh(p.matrix("W", n, n) @ x + x.mean("t"))
+    p.output(p.readout("v", n), x)
+    q = check(p, {"x": normal(3, 2, 4)})
+    assert {a.name for g in q.gradients for a in g.is_.axes} >= {"t_out", "u_out"}
+
+
+def test_flattened_axis_beside_an_output_axis() -> None:
+    p, n, x = embedded(("t", "u"))
+    p.output(p.readout("v", n, axes=("u",)), ns.tanh(p.matrix("W", n, n) @ x.shift("t")), scale=0.5)
+    check(p, {"x": normal(3, 2, 4)})
+
+
+def test_output_axis_of_constant_size() -> None:
+    p, n, x = embedded(())
+    W = p.matrix("W", n, n, axes=(p.axis("head", 3),))
+    p.output(p.readout("v", n), ns.tanh(W @ x))
+    check(p, {"x": normal(4)})
+
+
+def test_a_readout_in_the_forward_pass() -> None:
+    p, n, x = embedded(())
+    v = p.readout("v", n)
+    h = p.let("h", p.matrix("W", n, n) @ (x + v))
+    p.output(v, ns.tanh(h))
+    q = check(p, {"x": normal(4)})
+    assert "v" in {g.of.name for g in q.gradients}
+
+
+def test_a_readout_that_a_matrix_makes() -> None:
+    p, n, x = embedded(())
+    p.output(p.let("r", p.matrix("R", n, n) @ x), ns.tanh(p.let("h", p.matrix("W", n, n) @ x)))
+    check(p, {"x": normal(4)})
+
+
+def test_outputs_of_one_name_add_up() -> None:
+    p, n, x = embedded(())
+    y = p.let("y", ns.tanh(p.matrix("W", n, n) @ x))
+    p.output(p.readout("v", n), y, scale=2)
+    p.output(p.readout("w", n), y * x, scale=-0.5)
+    check(p, {"x": normal(4)})
+
+
+def test_one_of_several_outputs() -> None:
+    p, n, x = embedded(())
+    p.output(p.readout("v", n), ns.tanh(p.let("g", p.matrix("W", n, n) @ x)), name="first")
+    p.output(p.readout("w", n), ns.tanh(p.let("h", p.matrix("V", n, n) @ x)), name="second")
+    for name, mine, other in (("first", "g", "h"), ("second", "h", "g")):
+        q = backprop(p, name)
+        stated = {g.of.name for g in q.gradients}
+        assert mine in stated and other not in stated
+        run = Interpreter(q, {"x": normal(4)})
+        (line,) = [g for g in q.gradients if g.of.name == mine]
+        (right,) = torch.autograd.grad(run.output(name), run.probes[mine])
+        assert torch.allclose(run.values[line.is_], sqrt(32) * right, rtol=1e-12)
+    with pytest.raises(ns.ProgramError, match="no output 'third'; it has first, second"):
+        backprop(p, "third")
+
+
+def test_no_output() -> None:
+    p, _, _ = embedded()
+    with pytest.raises(ns.ProgramError, match="has no output"):
+        p.backward()
+
+
+def test_only_ancestors_of_the_output_get_lines() -> None:
+    p, n, x = embedded(())
+    aside = p.let("aside", p.matrix("A", n, n) @ x)
+    p.returns("aside2", ns.moment(aside**2))
+    p.output(p.readout("v", n), ns.tanh(p.let("h", p.matrix("W", n, n) @ x)))
+    q = check(p, {"x": normal(4)})
+    assert "aside" not in {g.of.name for g in q.gradients}
+
+
+def test_through_a_step_there_is_no_gradient() -> None:
+    p, n, x = embedded(())
+    h = p.let("h", p.matrix("W", n, n) @ x)
+    p.output(p.readout("v", n), ns.step(h))
+    assert not backprop(p).gradients
+
+
+def test_scalars_that_multiply_data_are_refused() -> None:
+    p, n, x = embedded(())
+    y = ns.moment(x**2) * p["x"]
+    p.output(p.readout("v", n), ns.tanh(p.matrix("W", n, y) @ y))
+    with pytest.raises(ns.UnsupportedError, match="passes through"):
+        backprop(p)
+
+
+def test_a_linear_program_of_a_mean() -> None:
+    """The gradient of a moment's plain argument is a scalar: it stands beside the vector of ones."""
+    p, n, x = embedded(())
+    h = p.let("h", p.matrix("W", n, n) @ x)
+    p.output(p.readout("v", n), x * ns.moment(h))
+    check(p, {"x": normal(4)})
+
+
+# ---------------------------------------------------------------- scans
+
+
+def scanned(step: Any, init: Any = 0, reverse: bool = False, phi: ns.Function = ns.tanh) -> Program:
+    p = Program("scan")
+    n = p.width("n")
+    x = p.data("x", axes=("t",))
+    u = p.let("u", p.matrix("U", n, x) @ x)
+    W = p.matrix("W", n, n)
+    if init == "vector":
+        init = p.bias("s0", n)
+    s = p.scan("t", init, lambda *s: step(p, n, W, u, *s), reverse=reverse)
+    end = s[0] if isinstance(s, tuple) else s
+    p.output(p.readout("v", n), end.at("t", 0 if reverse else -1))
+    p.output(p.readout("w", n), phi(end).mean("t"))
+    return p
+
+
+SCANS: dict[str, Any] = {
+    "simple": (lambda p, n, W, u, s: ns.tanh(W @ s + u), 0),
+    "residual": (lambda p, n, W, u, s: s + ns.erf(W @ s + u), 0),
+    "init": (lambda p, n, W, u, s: ns.tanh(W @ s + u), "vector"),
+    "two states": (lambda p, n, W, u, s, r: (ns.tanh(W @ r + u), ns.tanh(W @ s + s * u)), (0, 0)),
+    "scalars inside": (lambda p, n, W, u, s: ns.tanh(W @ s + u * ns.moment((s + u) ** 2)), 0),
+    "state unused": (lambda p, n, W, u, s: ns.tanh(u) + 0 * s, 0),
+    "gated": (lambda p, n, W, u, s: s * ns.sigmoid(u) + ns.tanh(W @ s), 0),
+    "a step": (lambda p, n, W, u, s: ns.step(W @ s) + ns.tanh(u), 0),
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", SCANS)
+def test_scans(name: str, reverse: bool) -> None:
+    step, init = SCANS[name]
+    check(scanned(step, init, reverse), {"x": normal(4, 3)})
+
+
+def test_bidirectional_two_layers() -> None:
+    p = Program("bidirectional")
+    n = p.width("n")
+    x = p.data("x", axes=("t",))
+    s = x
+    for l in (1, 2):
+        U, V, W = (p.matrix(f"{name}{l}", n, cols) for name, cols in (("U", s), ("V", n), ("W", n)))
+        u = U @ s
+        forth = p.scan("t", 0, lambda r, W=W, u=u: ns.tanh(W @ r + u))
+        back = p.scan("t", 0, lambda r, V=V, u=u: ns.tanh(V @ r + u), reverse=True)
+        s = forth + back
+    p.output(p.readout("v", n), s.mean("t"))
+    check(p, {"x": normal(4, 3)})
+
+
+def test_depth_as_a_scan() -> None:
+    """W[layer] over a constant axis; the gradient of the last layer's state starts from `at`."""
+    p = Program("depth")
+    n = p.width("n")
+    x = p.data("x")
+    layer = p.axis("layer", 4)
+    W = p.matrix("W", n, n, axes=(layer,))
+    s = p.scan(layer, ns.tanh(p.matrix("U", n, x) @ x), lambda s: ns.tanh(W @ s))
+    p.output(p.readout("v", n), s.at(layer, -1))
+    check(p, {"x": normal(4)})
+
+
+def test_a_scan_with_an_output_axis() -> None:
+    p = Program("per step")
+    n = p.width("n")
+    x = p.data("x", axes=("t",))
+    u = p.matrix("U", n, x) @ x
+    W = p.matrix("W", n, n)
+    p.output(p.readout("v", n), p.scan("t", 0, lambda s: ns.tanh(W @ s + u)))
+    check(p, {"x": normal(4, 3)}, n=8)
+
+
+# ---------------------------------------------------------------- programs
+
+
+GRAPH = [[0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]]
+IMAGE = normal(5, 6, 3)
+PROGRAMS: dict[str, tuple[dict[str, Any], Any]] = {
+    "mlp": ({}, normal(4)),
+    "rnn": ({"readout": "mean"}, normal(4, 3)),
+    "cnn": ({"stride": (1, 2), "var_b": 0.2, "fan_in": "channels*kernel"}, IMAGE),
+    "cntk": ({"convolutions": 2, "readout": "flatten", "train_ends": True}, IMAGE),
+    "resnet": ({"kind": "pre", "scale": 0.8, "final_phi": "erf", "var_b": 0.3}, normal(4)),
+    "transformer": ({"depth": 2}, normal(4, 3)),
+    "batchnorm_mlp": ({}, normal(4, 3)),
+    "gru": ({}, normal(3, 3)),
+    "lstm": ({}, normal(3, 3)),
+    "gcn": ({"var_b": 0.2}, normal(4, 3)),
+    "maxpool_cnn": ({"readout": "flatten", "pool": [2, None], "var_b": 0.1, "phi": "tanh"}, IMAGE),
+    "tied_autoencoder": ({}, normal(4)),
+    "gia_counterexample": ({}, normal(4)),
+}
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str, changed: bool) -> None:
+    from netsor.programs import BUILTIN
+
+    keywords, x = PROGRAMS[name]
+    p = BUILTIN[name](**keywords) if changed else BUILTIN[name]()
+    inputs = [line.out.name for line in p.lines if line.out.kind == "X"]
+    check(p, {inputs[0]: x} | ({"A": GRAPH} if name == "gcn" else {}))
+
+
+def test_every_program_is_tried() -> None:
+    from netsor.programs import BUILTIN
+
+    assert set(PROGRAMS) == set(BUILTIN)
