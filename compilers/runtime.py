@@ -46,8 +46,8 @@ from netsor.compilers.results import KernelResult
 
 __all__ = [
     "E1", "E2", "E11", "Each", "Fn", "Inputs", "absolute", "adjoint", "box", "combine", "contract", "cos", "elu",
-    "equal", "erf", "evaluate", "exp", "exp_left", "forward", "full", "function", "gaussian", "gelu", "gelu_prime",
-    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "power", "relu", "relu_power", "scaled", "shaped",
+    "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "full", "function", "gaussian", "gelu", "gelu_prime",
+    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "power", "ranked", "relu", "relu_power", "scaled", "shaped",
     "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "step", "table", "tabulate", "take", "tanh",
     "times_power", "total", "values",
 ]  # fmt: skip
@@ -102,12 +102,28 @@ def equal(data: Inputs, left: Any, right: Any, size: int) -> Any:
     return (hit & (torch.as_tensor(left >= 0)) & torch.as_tensor(left < size)).to(data.dtype)
 
 
-def take(x: Tensor, leads: int, *index: Any) -> Tensor:
-    """x[…, index] behind the sample dimensions; zero where an index is outside."""
-    if not index:
-        return x
+def ranked(x: Any, data: Inputs, rank: int) -> Tensor:
+    """A value that depends on no sample, with dimensions of size 1 in front."""
+    t = torch.as_tensor(x, dtype=data.dtype, device=data.device)
+    return t.reshape((1,) * (rank - t.dim()) + tuple(t.shape))
+
+
+def fit(x: Tensor, *dims: tuple[int, int]) -> Tensor:
+    """Dimensions cut, or filled with zeros, to the given sizes (size 1 stays)."""
+    for dim, size in dims:
+        have = x.shape[dim]
+        if have > size:
+            x = x.narrow(dim, 0, size)
+        elif 1 < have < size:
+            x = torch.cat([x, x.new_zeros((*x.shape[:dim], size - have, *x.shape[dim + 1 :]))], dim)
+    return x
+
+
+def take(x: Tensor, leads: int, rank: int, *index: Any) -> Tensor:
+    """x[…, index] behind the sample dimensions, with `rank` dimensions; zero where an index is outside."""
     device = x.device
     tensors = [torch.as_tensor(i, device=device) for i in index]
+    tensors = [t.reshape((1,) * (rank - t.dim()) + tuple(t.shape)) for t in tensors]
     sizes = x.shape[leads:]
     valid = torch.ones((), dtype=torch.bool, device=device)
     for t, size in zip(tensors, sizes, strict=True):
@@ -243,32 +259,36 @@ def softmax(x: Any, dim: int, size: int, mask: Any = None) -> Tensor:
 class Table:
     """An entry of a recurrence: a memoised function of integers, zero outside."""
 
-    def __init__(self, data: Inputs, sizes: Sequence[int], places: Sequence[int], leads: int, body: Callable[..., Any]) -> None:
+    def __init__(
+        self, data: Inputs, sizes: Sequence[int], places: Sequence[int], leads: int, rank: int, body: Callable[..., Any]
+    ) -> None:
         self.data, self.sizes, self.places, self.leads, self.body = data, tuple(sizes), tuple(places), leads, body
-        self.memo: dict[tuple[int, ...], Any] = {}
-        self.zero = torch.zeros((), dtype=data.dtype, device=data.device)
+        self.rank = rank
+        self.memo: dict[tuple[int, ...], Tensor] = {}
+        self.zero = torch.zeros((1,) * rank, dtype=data.dtype, device=data.device)
 
-    def __call__(self, *index: int) -> Any:
+    def __call__(self, *index: int) -> Tensor:
         if any(i < 0 or i >= s for i, s in zip(index, self.sizes, strict=True)):
             return self.zero
         if index not in self.memo:
-            self.memo[index] = self.body(*index)
+            value = self.body(*index)
+            self.memo[index] = value if isinstance(value, Tensor) else ranked(value, self.data, self.rank)
         return self.memo[index]
 
     def stacked(self) -> Tensor:
         """All values as one tensor, loop dimensions in their places behind the sample dimensions."""
-        indices = list(itertools.product(*map(range, self.sizes)))
-        parts = [torch.as_tensor(self(*i), dtype=self.data.dtype, device=self.data.device) for i in indices]
+        parts = [self(*i) for i in itertools.product(*map(range, self.sizes))]
         shape = torch.broadcast_shapes(*(p.shape for p in parts))
-        whole = torch.stack([p.expand(shape) for p in parts], dim=self.leads if len(shape) >= self.leads else 0)
-        whole = whole.unflatten(self.leads if len(shape) >= self.leads else 0, self.sizes)
+        whole = torch.stack([p.expand(shape) for p in parts], dim=self.leads).unflatten(self.leads, self.sizes)
         sources = [self.leads + i for i in range(len(self.places))]
         return torch.movedim(whole, sources, [self.leads + p for p in self.places])
 
 
-def table(data: Inputs, sizes: Sequence[int], places: Sequence[int], leads: int) -> Callable[[Callable[..., Any]], Table]:
-    """Decorator: an entry of a recurrence over `sizes`."""
-    return lambda body: Table(data, sizes, places, leads, body)
+def table(
+    data: Inputs, sizes: Sequence[int], places: Sequence[int], leads: int, rank: int
+) -> Callable[[Callable[..., Any]], Table]:
+    """Decorator: an entry of a recurrence over `sizes`; `places` are its loop dimensions behind the samples."""
+    return lambda body: Table(data, sizes, places, leads, rank, body)
 
 
 def tabulate(*tables: Table, reverse: bool = False) -> tuple[Tensor, ...]:

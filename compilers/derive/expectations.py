@@ -83,8 +83,8 @@ class Expectations:
 
     def pair(self, kind: str, a: Ref, b: Ref) -> Terms:
         """K or T where neither side expands."""
-        if kind == "T":
-            return self._chain_rule(a, b)
+        if kind != "K":
+            return self._chain_rule(kind, a, b)
         scope = Scope()
         left, right = self._expression(scope, a, False), self._expression(scope, b, True)
         return self.expect(scope, left * right)
@@ -115,7 +115,7 @@ class Expectations:
 
     # ------------------------------------------------------------ tangent
 
-    def _chain_rule(self, a: Ref, b: Ref) -> Terms:
+    def _chain_rule(self, kind: str, a: Ref, b: Ref) -> Terms:
         """Θ(F, G) = Σ_ij E[∂_i F ∂_j Ḡ] Θ(u_i, v_j) over the variables that F and G are functions of."""
         scope = Scope()
         left = self._collapsed(scope, self._expression(scope, a, False), False)
@@ -124,7 +124,7 @@ class Expectations:
         theirs = [s for s in scope.refs if s in right.free_symbols]
         out = []
         for i, j in itertools.product(mine, theirs):
-            theta = self.rules.tangent(scope.refs[i], scope.refs[j])
+            theta = self.rules.tangent(scope.refs[i], scope.refs[j], kind)
             if not theta:
                 continue
             integrand = self._derivative(left, i) * self._derivative(right, j)

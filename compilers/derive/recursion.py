@@ -113,7 +113,7 @@ class Derivation:
     def __init__(self, program: Any, trained: ir.Var | None = None) -> None:
         self.program = program
         self.normal = normal_form(program)
-        self.rules = Rules(self.normal, trained)
+        self.rules = Rules(self.normal, {"T": trained})
 
     def run(self, get: tuple[str, ...]) -> Recursion:
         """Derive, repeating while a recurrence's structure grows."""
@@ -175,27 +175,38 @@ class Derivation:
         return table, summed, kept
 
     def _kernel(self, what: str) -> Result:
+        value, dims = self.kernel_value({"nngp": "K", "ntk": "T"}[what])
+        return Result(what, value, dims)
+
+    def kernel_value(self, kind: str) -> tuple[Value, tuple[Sym, ...]]:
+        """Cov(f, f̄) for kind K, Θ(f, f̄) for a tangent kind, over all pairs of output statements."""
         parts: list[Value] = []
         dims: tuple[Sym, ...] = ()
         for o1 in self.program.outputs:
             for o2 in self.program.outputs:
-                value, dims = self._output_pair(o1, o2, what)
+                value, dims = self._output_pair(o1, o2, kind)
                 parts.append(value)
-        return Result(what, add(*parts), dims)
+        return add(*parts), dims
 
-    def _output_pair(self, o1: ir.Output, o2: ir.Output, what: str) -> tuple[Value, tuple[Sym, ...]]:
-        """Cov(f, f̄), or Θ(f, f̄), for one output statement on each side (design §6.3)."""
+    def _output_pair(self, o1: ir.Output, o2: ir.Output, kind: str) -> tuple[Value, tuple[Sym, ...]]:
+        """One output statement on each side (design §6.3)."""
+        v, x, summed, kept = self._sides(o1, o2)
+        terms = self.after(self.rules.second_moment(*v), kind, *x)
+        if kind != "K":
+            terms = collect([*self.after(self.rules.tangent(*v, kind), "K", *x), *terms])
+        return self._sum_readout(terms, *summed, o1, o2), (*kept[0], *kept[1])
+
+    def readout_term(self, kind: str, o1: ir.Output, o2: ir.Output) -> Value:
+        """What training the readout itself contributes: Θ(v, v̄) E[x x̄]."""
+        v, x, summed, _ = self._sides(o1, o2)
+        return self._sum_readout(self.after(self.rules.tangent(*v, kind), "K", *x), *summed, o1, o2)
+
+    def _sides(self, o1: ir.Output, o2: ir.Output) -> Any:
         t1, s1, k1 = self._output_symbols(o1, 1)
         t2, s2, k2 = self._output_symbols(o2, 2)
-        v1, v2 = self._bind(o1.readout, 1, t1), self._bind(o2.readout, 2, t2)
-        x1, x2 = self._bind(o1.vector, 1, t1), self._bind(o2.vector, 2, t2)
-        kv = self.rules.second_moment(v1, v2)
-        kx = self._after(kv, "K", x1, x2)
-        total = kx
-        if what == "ntk":
-            tv = self.rules.tangent(v1, v2)
-            total = collect([*self._after(tv, "K", x1, x2), *self._after(kv, "T", x1, x2)])
-        return self._sum_readout(total, s1, s2, o1, o2), (*k1, *k2)
+        v = self._bind(o1.readout, 1, t1), self._bind(o2.readout, 2, t2)
+        x = self._bind(o1.vector, 1, t1), self._bind(o2.vector, 2, t2)
+        return v, x, (s1, s2), (k1, k2)
 
     def _sum_readout(self, terms: Terms, s1: list[Sym], s2: list[Sym], o1: ir.Output, o2: ir.Output) -> Value:
         for s in s1:
@@ -206,7 +217,7 @@ class Derivation:
         norm = [_inverse_root(s) for s in (*s1, *s2)]
         return mul(Num(exact(o1.scale) * exact(o2.scale)), *norm, dense(swap(terms)))
 
-    def _after(self, first: Terms, kind: str, x: Ref, y: Ref) -> Terms:
+    def after(self, first: Terms, kind: str, x: Ref, y: Ref) -> Terms:
         """first · kind(x, y), with the deltas of `first` put into y."""
         out = []
         for deltas, value in first:
@@ -215,13 +226,13 @@ class Derivation:
             out += [(d | deltas, mul(value, v)) for d, v in found]
         return collect(out)
 
-    # ------------------------------------------------------------ per-array terms (C/D)
+    # ------------------------------------------------------------ per-array terms
 
     def _terms(self) -> dict[str, Result]:
-        """The NTK by trained array, D from the backward lines (Eq. 12)."""
-        from netsor.compilers.derive.arrays import array_terms
+        """The NTK by trained array: D·C when the program has its backward lines, else the tangent kernel of each."""
+        from netsor.compilers.derive.arrays import array_terms, tangent_terms
 
-        return array_terms(self)
+        return array_terms(self) if self.program.gradients else tangent_terms(self)
 
     # ------------------------------------------------------------ named vectors and scalars
 

@@ -77,6 +77,7 @@ class Requests:
     def __init__(self, normal: Normal) -> None:
         self.normal = normal
         self.rules: dict[str, Callable[..., Terms]] = {}
+        self.tangent_rule: Callable[..., Terms] = _no_rule
         self.assumed: dict[Any, dict[Deltas, frozenset[Sym]]] = {}
         self.reset()
 
@@ -176,7 +177,8 @@ class Requests:
             return self._assume(key, kind, refs, space)
         self.open[key] = _Open()
         self.count += 1
-        terms = self.rules[kind](*refs)
+        rule = self.rules.get(kind)
+        terms = rule(*refs) if rule is not None else self.tangent_rule(kind, *refs)
         opened = self.open.pop(key)
         if opened.looked_up:
             terms = self._close(key, terms)
@@ -242,6 +244,10 @@ class Requests:
         key = (space == "pair", stem)
         self._names[key] = self._names.get(key, 0) + 1
         return stem if self._names[key] == 1 else f"{stem}_{self._names[key]}"
+
+
+def _no_rule(*_: Any) -> Terms:
+    raise AssertionError("no rule for tangent kernels")
 
 
 def _label(node: Any) -> str:

@@ -7,7 +7,7 @@ Eq. 12 and its transpose (T).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, assert_never, cast
 
 import sympy as sp
@@ -55,19 +55,19 @@ from netsor.functions import exact
 
 @dataclass
 class Rules:
-    """The rules over one normal form; `trained` restricts T to one trained array (None: all)."""
+    """The rules over one normal form. A kind is K or a tangent kind; `trained` restricts a tangent kind to one array."""
 
     normal: Normal
-    trained: ir.Var | None = None
+    trained: dict[str, ir.Var | None] = field(default_factory=dict)  # tangent kind -> its one trained array, None: all
 
     def __post_init__(self) -> None:
         self.q = Requests(self.normal)
         self.q.rules = {
             "K": lambda a, b: self._pair("K", a, b),
-            "T": lambda a, b: self._pair("T", a, b),
             "M": lambda a: single(self._mean(a)),
             "S": lambda a: single(self._scalar(a)),
         }
+        self.q.tangent_rule = self._pair
         self.expectations = Expectations(self)
 
     # ------------------------------------------------------------ what other modules ask
@@ -75,8 +75,8 @@ class Rules:
     def second_moment(self, a: Ref, b: Ref) -> Terms:
         return self.q.pair("K", a, b)
 
-    def tangent(self, a: Ref, b: Ref) -> Terms:
-        return self.q.pair("T", a, b)
+    def tangent(self, a: Ref, b: Ref, kind: str = "T") -> Terms:
+        return self.q.pair(kind, a, b)
 
     def mean(self, a: Ref) -> Value:
         return self.q.one("M", a)
@@ -104,12 +104,12 @@ class Rules:
             if isinstance(left.node, Indexed) and isinstance(left.node.line, ir.Rename):
                 found = self.q.pair(kind, indexing.renamed(self.q, left), right)
                 return swap(found) if back else found
-        if kind == "T" and (isinstance(a.node, One | DataNode) or isinstance(b.node, One | DataNode)):
+        if kind != "K" and (isinstance(a.node, One | DataNode) or isinstance(b.node, One | DataNode)):
             return ()
         if isinstance(a.node, One) or isinstance(b.node, One):
             return self._with_one(a, b)
         if not self.sources(a.node) & self.sources(b.node):
-            return () if kind == "T" else self._independent(a, b)
+            return () if kind != "K" else self._independent(a, b)
         atoms = self._atoms(kind, a, b)
         if atoms is not None:
             return atoms
@@ -201,8 +201,8 @@ class Rules:
         if kind == "K":
             found = scale(k, Num(variance))
         else:
-            weight = m2 if self._trains(line.out, line.trainable) else sp.Integer(0)
-            found = collect([*scale(k, Num(weight)), *scale(self.q.pair("T", x, y), Num(variance))])
+            weight = m2 if self._trains(kind, line.out, line.trainable) else sp.Integer(0)
+            found = collect([*scale(k, Num(weight)), *scale(self.q.pair(kind, x, y), Num(variance))])
             if left.transposed and weight != 0:
                 raise unsupported("the tangent kernel of a forward use of a transposed matrix", left)
         found = scale(found, self._fan_in(line, left))
@@ -231,14 +231,15 @@ class Rules:
         d = FeatureDim(_data_of(node.of))
         return d if line.fan_in is None else mul(Num(1 / exact(line.fan_in)), d)
 
-    def _trains(self, var: ir.Var, trainable: bool) -> bool:
-        return trainable and (self.trained is None or self.trained is var)
+    def _trains(self, kind: str, var: ir.Var, trainable: bool) -> bool:
+        only = self.trained.get(kind)
+        return trainable and (only is None or only is var)
 
     def _input_vectors(self, kind: str, a: Ref, b: Ref) -> Terms:
         left, right = cast(Atom, a.node).line, cast(Atom, b.node).line
         m = exact(left.multiplier) * exact(right.multiplier)
-        if kind == "T":
-            if left is not right or not self._trains(left.out, left.trainable):
+        if kind != "K":
+            if left is not right or not self._trains(kind, left.out, left.trainable):
                 return ()
             deltas, _ = self._family(a, b, left.out.axes)
             return collect([(deltas, Num(m))])

@@ -182,34 +182,29 @@ class Emitter:
             case _:
                 raise AssertionError("windows do not stand inside a recurrence")
 
-    def _plain(self, dim: Sym, i: Index) -> bool:
-        if isinstance(i, Const):
-            return True
-        if isinstance(i, Off) and i.t in self.loops:
-            return False
-        return isinstance(i, Sym) and (isinstance(dim.size, int) or self._same_copy(dim, i))
-
-    def _same_copy(self, dim: Sym, i: Sym) -> bool:
-        return dim.size == i.size and (dim.copy == i.copy or self.space == "input" or dim.copy in ("s", 0))
-
     def _read(
         self, base: str, leads: list[str], dims: Sequence[Sym], idx: Sequence[Index], order: Sequence[Sym], copy: Copy
     ) -> str:
         """base[...] aligned to `order`; plain symbols by views, everything else by gathering."""
         kept = [s for s in order if s not in self.loops]
         found = [s for i in idx for s in index_symbols(i) if s not in self.loops]
-        copies_fit = all(self._owned(d, i, copy) for d, i in zip(dims, idx, strict=True))
-        if not copies_fit or len(set(found)) != len(found) or not all(
-            self._plain(d, i) for d, i in zip(dims, idx, strict=True)
-        ):
+        if len(set(found)) != len(found) or not all(isinstance(i, Sym | Const) for i in idx):
             return self._take(base, leads, idx, kept)
-        front = list(leads)
-        picks = [self._pick(i) for i in idx]
-        body = base
-        if any(p != ":" for p in (*picks, *front)):
-            inside = ", ".join([*front, *picks])
-            body = f"{base}[{inside}]" if inside else base
+        body = self._fitted(base, leads, dims, idx, copy)
+        picks = [*leads, *(self._pick(i) for i in idx)]
+        if any(p != ":" for p in picks):
+            body = f"{body}[{', '.join(picks)}]"
         return self._align(body, len(leads), found, kept)
+
+    def _fitted(self, base: str, leads: list[str], dims: Sequence[Sym], idx: Sequence[Index], copy: Copy) -> str:
+        """Dimensions read at a symbol of the other input are cut, or filled with zeros, to its size."""
+        own = sum(1 for x in leads if x == ":")
+        fits = [
+            f"({own + p}, {self.size(i.size, i.copy)})"
+            for p, (d, i) in enumerate(zip(dims, idx, strict=True))
+            if isinstance(i, Sym) and not self._owned(d, i, copy)
+        ]
+        return f"rt.fit({base}, {', '.join(fits)})" if fits else base
 
     def _owned(self, d: Sym, i: Index, copy: Copy) -> bool:
         """Does a data-sized symbol run over the same sequence as the entry's dimension?"""
@@ -244,7 +239,7 @@ class Emitter:
     def _take(self, base: str, leads: list[str], idx: Sequence[Index], kept: list[Sym]) -> str:
         body = base if "None" not in leads else f"{base}[{', '.join(leads)}]"
         args = ", ".join(self.index(i, kept) for i in idx)
-        return f"rt.take({body}, {len(leads)}, {args})"
+        return f"rt.take({body}, {len(leads)}, {len(kept)}, {args})"
 
     def index(self, i: Index, kept: Sequence[Sym]) -> str:
         """An index as an integer tensor over the kept symbols (a Python integer for loop symbols)."""

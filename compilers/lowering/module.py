@@ -15,6 +15,7 @@ from netsor.compilers.derive.values import (
     Access,
     Const,
     Entry,
+    Given,
     Gram,
     Num,
     Off,
@@ -174,6 +175,10 @@ class _Module:
         if len(block) == 1 and not _reads_itself(block[0]):
             entry = block[0]
             text = emitter.emit(cast(Value, entry.value), entry.dims)
+            if not _has_samples(cast(Value, entry.value)):
+                leads = 0 if entry.space == "const" else emitter.leads
+                data = "data" if emitter.space == "input" else "a.data"
+                text = f"rt.ranked({text}, {data}, {leads + len(entry.dims)})"
             return [f"{indent}{entry.name} = {text}{self._comment(entry)}"]
         return self._loop(emitter, block, indent)
 
@@ -195,7 +200,7 @@ class _Module:
             order = [d for d in e.dims if d not in looping[e]]
             text = inner.emit(cast(Value, e.value), order)
             lines += [
-                f"{indent}@rt.table({data}, ({sizes},), {tables[e]!r}, {leads})",
+                f"{indent}@rt.table({data}, ({sizes},), {tables[e]!r}, {leads}, {leads + len(order)})",
                 f"{indent}def {e.name}_at({', '.join(names.values())}):{self._comment(e)}",
                 f"{indent}    return {text}",
             ]
@@ -221,6 +226,14 @@ def _blocks(entries: Iterable[Entry]) -> list[Block]:
     first = {c: min(condensed.nodes[c]["members"]) for c in condensed}
     order = nx.lexicographical_topological_sort(condensed, key=lambda c: first[c])
     return [[entries[i] for i in sorted(condensed.nodes[c]["members"])] for c in order]
+
+
+def _has_samples(v: Value) -> bool:
+    """Does a value read something with sample dimensions?"""
+    return any(
+        isinstance(x, Gram) or (isinstance(x, Given) and x.copy != 0) or (isinstance(x, Access) and x.entry.space != "const")
+        for x in walk(v)
+    )
 
 
 def _reads_itself(e: Entry) -> bool:

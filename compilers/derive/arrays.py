@@ -1,0 +1,173 @@
+"""The NTK by trained array: D·C from the backward lines (Tensor Programs II, Eq. 12), or the tangent kernel of each.
+
+A use y = W z contributes multiplier² · (rows/n_out) · E[dy dȳ] · E[z z̄] over all pairs of uses of W; a bias
+multiplier² · (n_b/n_out) · E[db db̄]; a readout multiplier² · scale² · E[x x̄] (averaged over its axes).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from netsor import ir
+from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.terms import Terms, dense, scale, sum_left, swap
+from netsor.compilers.derive.values import Copy, FeatureDim, Num, Sym, Value, add, mul
+from netsor.errors import CheckError, UnsupportedError
+from netsor.functions import exact
+
+if TYPE_CHECKING:
+    from netsor.compilers.derive.recursion import Derivation, Result
+
+Uses = list[tuple[ir.Var, ir.Var]]  # (dy with y, z)
+
+
+def trained_arrays(program: Any) -> list[ir.InputMatrix | ir.InputVector]:
+    """The input lines whose arrays are trained."""
+    return [x for x in program.lines if isinstance(x, ir.InputMatrix | ir.InputVector) and x.trainable]
+
+
+def tangent_terms(d: Derivation) -> dict[str, Result]:
+    """The tangent kernel with one array trained at a time; needs no backward lines."""
+    from netsor.compilers.derive.recursion import Result
+
+    out = {}
+    for line in trained_arrays(d.program):
+        kind = f"T_{line.out.name}"
+        d.rules.trained[kind] = line.out
+        value, dims = d.kernel_value(kind)
+        out[line.out.name] = Result(line.out.name, value, dims)
+    return out
+
+
+def array_terms(d: Derivation) -> dict[str, Result]:
+    """D·C for each trained array."""
+    from netsor.compilers.derive.recursion import Result
+
+    return {line.out.name: Result(line.out.name, _Terms(d).of(line), ()) for line in trained_arrays(d.program)}
+
+
+class _Terms:
+    def __init__(self, d: Derivation) -> None:
+        self.d = d
+        self.gradient: dict[ir.Var, ir.Var] = {g.of: g.is_ for g in d.program.gradients}
+        self.n_out = exact(cast(ir.Width, d.program.outputs[0].readout.rows).ratio)
+
+    def of(self, line: ir.InputMatrix | ir.InputVector) -> Value:
+        if isinstance(line, ir.InputMatrix):
+            return self._matrix(line)
+        parts = [self._readout(line)]
+        if line.out in self.gradient:
+            parts.append(self._vector(line))
+        elif self._is_used(line.out):
+            raise _missing(line.out, line.out)
+        return add(*parts)
+
+    def _is_used(self, var: ir.Var) -> bool:
+        from netsor.dsl import inputs_of
+
+        backward = _backward_lines(self.d.program)
+        return any(var in inputs_of(x) and x.out not in backward for x in self.d.program.lines)
+
+    # ------------------------------------------------------------ matrices
+
+    def _matrix(self, line: ir.InputMatrix) -> Value:
+        uses = self._uses(line)
+        weight = exact(line.multiplier) ** 2 * exact(cast(ir.Width, line.out.rows).ratio) / self.n_out
+        parts = [self._pair_of_uses(line, a, b) for a in uses for b in uses]
+        return mul(Num(weight), *self._fan_in(line, uses), add(*parts))
+
+    def _uses(self, line: ir.InputMatrix) -> list[ir.MatMul]:
+        """Forward uses: those with a gradient, or that no gradient is made of."""
+        transposes = {x.out for x in self.d.program.lines if isinstance(x, ir.Trsp) and x.of is line.out}
+        backward = _backward_lines(self.d.program)
+        uses = []
+        for x in self.d.program.lines:
+            if not isinstance(x, ir.MatMul) or x.out in backward:
+                continue
+            if x.matrix in transposes:
+                raise UnsupportedError(
+                    f"the NTK through a forward use of the transpose of {line.out.name} (line {x.out.name})", code="NT701",
+                    location=x.loc, hint="ns.limit handles programs that are not BP-like",
+                )  # fmt: skip
+            if x.matrix is line.out:
+                if x.out not in self.gradient:
+                    raise _missing(line.out, x.out)
+                uses.append(x)
+        return uses
+
+    @staticmethod
+    def _fan_in(line: ir.InputMatrix, uses: list[ir.MatMul]) -> list[Value]:
+        """cols / fan_in: the contraction of data is divided by its dimension already."""
+        if line.fan_in == "cols" or not uses:
+            return []
+        d = FeatureDim(uses[0].vector)
+        return [d] if line.fan_in is None else [Num(1 / exact(line.fan_in)), d]
+
+    def _pair_of_uses(self, line: ir.InputMatrix, a: ir.MatMul, b: ir.MatMul) -> Value:
+        """Σ E[dy dȳ] E[z z̄], the matrix's own axes unified, all others summed separately."""
+        own = line.out.axes
+        left = self._symbols(a.out.dims, 1)
+        right = self._symbols(b.out.dims, 2) | {x: left[x] for x in own}
+        dy = self._ref(self.gradient[a.out], 1, left), self._ref(self.gradient[b.out], 2, right)
+        z = self._ref(a.vector, 1, left), self._ref(b.vector, 2, right)
+        terms = self.d.after(self.d.rules.second_moment(*dy), "K", *z)
+        summed = [s for x, s in left.items() if x not in own], [s for x, s in right.items() if x not in own]
+        return self._total(terms, *summed, [left[x] for x in own])
+
+    # ------------------------------------------------------------ vectors
+
+    def _vector(self, line: ir.InputVector) -> Value:
+        """Σ over the array's own axes E[db db̄]."""
+        db = self.gradient[line.out]
+        left = self._symbols(line.out.dims, 1)
+        terms = self.d.rules.second_moment(self._ref(db, 1, left), self._ref(db, 2, left))
+        weight = exact(line.multiplier) ** 2 * exact(cast(ir.Width, line.out.rows).ratio) / self.n_out
+        return mul(Num(weight), self._total(terms, [], [], list(left.values())))
+
+    def _readout(self, line: ir.InputVector) -> Value:
+        outputs = [o for o in self.d.program.outputs if o.readout is line.out]
+        kind = f"T_{line.out.name}"
+        self.d.rules.trained[kind] = line.out
+        return add(*(self.d.readout_term(kind, a, b) for a in outputs for b in outputs))
+
+    # ------------------------------------------------------------ symbols
+
+    def _symbols(self, dims: tuple[ir.Dim, ...], copy: Copy) -> dict[ir.Axis, Sym]:
+        return {x.axis: self.d.rules.q.fresh(x, copy) for x in dims}
+
+    def _ref(self, var: ir.Var, copy: Copy, table: dict[ir.Axis, Sym]) -> Ref:
+        return self.d.rules.q.ref(self.d.normal.of_var[var], copy, lambda x: table[x.axis])
+
+    @staticmethod
+    def _total(terms: Terms, left: list[Sym], right: list[Sym], shared: list[Sym]) -> Value:
+        for s in left:
+            terms = sum_left(terms, s)
+        terms = swap(terms)
+        for s in right:
+            terms = sum_left(terms, s)
+        terms = swap(terms)
+        for s in shared:
+            terms = sum_left(terms, s)
+        return dense(scale(terms, Num(exact(1))))
+
+
+def _backward_lines(program: Any) -> set[ir.Var]:
+    """Variables of the backward pass: gradients, what only they read, and whatever is computed from a gradient."""
+    from netsor.dsl import inputs_of
+
+    forward: set[ir.Var] = set()
+    by_var = {x.out: x for x in program.lines}
+    stack = [o.vector for o in program.outputs]
+    while stack:
+        v = stack.pop()
+        if v not in forward:
+            forward.add(v)
+            stack.extend(inputs_of(by_var[v]))
+    return {x.out for x in program.lines if x.out not in forward}
+
+
+def _missing(array: ir.Var, of: ir.Var) -> CheckError:
+    return CheckError(
+        f"the gradient of {of.name} is missing, so the NTK term of {array.name} cannot be formed", code="NT501",
+        hint="p.backward() adds the backward pass, or p.gradient(of=…, is_=…) says which line it is",
+    )  # fmt: skip
