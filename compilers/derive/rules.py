@@ -49,6 +49,7 @@ from netsor.compilers.derive.values import (
     mul,
     size_value,
     sum_over,
+    symbols,
 )
 from netsor.functions import exact
 
@@ -303,9 +304,7 @@ class Rules:
             case ir.Moment():
                 return self._moment(line, a, table)
             case ir.Softmax():
-                value = self.scalar(line.of, a.copy, table)
-                mask = None if line.mask is None else self.scalar(line.mask, a.copy, table)
-                return Soft(table[line.axis], value, mask)
+                return self._softmax(line, a, table)
             case ir.Reduce():
                 return self._scalar_reduce(line, a, table)
             case _:
@@ -317,6 +316,13 @@ class Rules:
             return self.mean(self.q.ref(node, a.copy, lambda d: table[d.axis]))
         names = [ir.param(i) for i in range(len(line.params))]
         return scalar_function(line.expr, names, [self.scalar(v, a.copy, table) for v in line.params])
+
+    def _softmax(self, line: ir.Softmax, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
+        """A softmax of equal scalars is uniform."""
+        value, sym = self.scalar(line.of, a.copy, table), table[line.axis]
+        if line.mask is None:
+            return Soft(sym, value, None) if sym in symbols(value) else inverse_size(sym)
+        return Soft(sym, value, self.scalar(line.mask, a.copy, table))
 
     def _scalar_reduce(self, line: ir.Reduce, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
         if line.op == "max":

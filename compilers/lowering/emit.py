@@ -388,6 +388,8 @@ class Emitter:
 
     def _softmax(self, v: Soft, order: Sequence[Sym]) -> str:
         kept = [s for s in order if s not in self.loops]
+        if v.sym not in kept:  # value and mask do not depend on it
+            return f"{self._softmax(v, [*order, v.sym])}[..., 0]"
         dim = kept.index(v.sym) - len(kept)
         mask = "" if v.mask is None else f", {self.emit(v.mask, order)}"
         return f"rt.softmax({self.emit(v.value, order)}, {dim}, {self.size(v.sym.size, v.sym.copy)}{mask})"
