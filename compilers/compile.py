@@ -1,60 +1,281 @@
-"""`ns.compile`, `ns.derive`, `ns.v_transform`: from a program to kernels."""
+"""`ns.compile`, `ns.derive`, `ns.v_transform`: from a program to its kernels."""
 
 from __future__ import annotations
 
+import builtins
 import linecache
 import types
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from netsor.compilers import cost as costs
+from netsor.compilers import gram, ragged
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
-from netsor.compilers.gram import whole
-from netsor.compilers.inputs import as_inputs
+from netsor.compilers.inputs import Inputs, as_inputs
 from netsor.compilers.lowering.module import Source, generate
 from netsor.compilers.results import KernelResult
+from netsor.errors import CheckError, Diagnostic, InputError
+
+Get = str | Sequence[str]
+DEFAULT = ("nngp", "ntk")
 
 
 class Kernel:
-    def __init__(self, program: Any, device: Any = None, dtype: Any = None) -> None:
-        self.program, self.device, self.dtype = program, device, dtype
-        self._modules: dict[Any, Any] = {}
+    """The infinite-width kernels of a program, compiled to torch.
+
+    `kernel(x1, x2=None, get=("nngp", "ntk"))` returns a `KernelResult`; x2 None is the symmetric call. `get` takes
+    "nngp", "ntk", "terms", names of vectors and names of returned scalars. Arrays are `[sample, *axes, feature]`, a dict
+    by name for several inputs, or a list of single samples of different size.
+    """
+
+    def __init__(self, program: Any, device: Any, dtype: Any, assumed: bool, fuse: bool, options: dict[str, Any]) -> None:
+        self.program = program
+        self.device = _device(device)
+        self.dtype = _dtype(dtype)
+        self.assumed = assumed
+        self.fuse = fuse
+        self.options = options
+        self.calls = 0  # blocks evaluated so far
+
+    def __repr__(self) -> str:
+        return f"<Kernel of {self.program.name}>"
+
+    # ------------------------------------------------------------ calls
+
+    def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT) -> KernelResult:
+        return self._run(x1, x2, get, None)
+
+    def gram(self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None) -> KernelResult:
+        """The same kernels by blocks within a memory budget (inputs and results counted)."""
+        wanted = _wanted(get)
+        module = self._module(wanted)
+        one, two = self._inputs(module, x1, x2)
+        if tile is None:
+            tile = self._tile(wanted, one, two, gram.parse_memory(memory))
+        return self._whole(module, one, two, wanted, tile)
+
+    def _run(self, x1: Any, x2: Any, get: Get, tile: int | None) -> KernelResult:
+        wanted = _wanted(get)
+        if ragged.is_ragged(x1) or ragged.is_ragged(x2):
+            return ragged.call(lambda a, b: self._run(a, b, wanted, tile), x1, x2)
+        module = self._module(wanted)
+        one, two = self._inputs(module, x1, x2)
+        if tile is None:
+            peak, _, _ = costs.per_pair(self._recursion(wanted), one.size | {"feature": 1})
+            tile = gram.default_tile(peak // 8 or 1, one.dtype.itemsize)
+        return self._whole(module, one, two, wanted, tile)
+
+    def _whole(self, module: Any, one: Inputs, two: Inputs | None, get: tuple[str, ...], tile: int) -> KernelResult:
+        def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
+            self.calls += 1
+            out: dict[str, Any] = pairs(a, b, wanted)
+            return out
+
+        pairs = module.pairs
+        result = gram.whole(module.each, counted, one, two, frozenset(get), tile)
+        result.assumed = self.assumed
+        return result
+
+    def _inputs(self, module: Any, x1: Any, x2: Any) -> tuple[Inputs, Inputs | None]:
+        one = as_inputs(module.INPUTS, x1, self.dtype, self.device)
+        if x2 is None:
+            return one, None
+        two = as_inputs(module.INPUTS, x2, self.dtype, self.device)
+        if one.dtype != two.dtype and self.dtype is None:
+            common = torch.promote_types(one.dtype, two.dtype)
+            one, two = as_inputs(module.INPUTS, one.arrays, common, None), as_inputs(module.INPUTS, two.arrays, common, None)
+        return one, two
+
+    def _tile(self, get: tuple[str, ...], one: Inputs, two: Inputs | None, budget: int) -> int:
+        recursion = self._recursion(get)
+        sizes = one.size | {"feature": 1}
+        peak, _, _ = costs.per_pair(recursion, sizes)
+        item = one.dtype.itemsize
+        n, m = one.samples, one.samples if two is None else two.samples
+        results = len(recursion.results) + len(recursion.terms)
+        fixed = results * n * m * item
+        fixed += sum(costs.elements(e.dims, sizes) for e in recursion.used if e.space == "input") * (n + m) * item
+        return min(gram.tile_for(budget, fixed, peak * item), gram.default_tile(peak // 8 or 1, item))
+
+    def cost(self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT) -> costs.Cost:
+        """Operations, bytes and peak memory of n1 × n2 pairs (symmetric when n2 is None), before running."""
+        item = (self.dtype or torch.float64).itemsize
+        recursion = self._recursion(_wanted(get))
+        given = {"feature": 1} | dict(sizes or {})
+        needed = {s.axis for e in recursion.used for d in e.dims for s in _size_axes(d.size)}
+        missing = sorted(needed - given.keys())
+        if missing:
+            raise InputError(f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}")
+        return costs.cost(recursion, n1, n2, given, item, None)
+
+    # ------------------------------------------------------------ modules
+
+    def _program_for(self, get: tuple[str, ...]) -> Any:
+        """For terms the backward lines are needed; outputs with axes take the tangent route."""
+        if "terms" not in get or self.program.gradients:
+            return self.program
+        axes = [a for o in self.program.outputs for a in o.vector.axes if a not in o.readout.axes]
+        if axes:
+            return self.program
+        from netsor.backprop import backprop
+
+        return backprop(self.program)
+
+    def _recursion(self, get: tuple[str, ...]) -> Recursion:
+        return cached_recursion(self._program_for(get), get)
 
     def _module(self, get: tuple[str, ...]) -> Any:
-        if get not in self._modules:
-            source = generate(_derive(self.program, get))
-            self._modules[get] = load(source, self.program.name)
-        return self._modules[get]
+        return cached_module(self._program_for(get), get)
 
-    def __call__(self, x1: Any, x2: Any = None, get: Any = ("nngp", "ntk")) -> KernelResult:
-        wanted = (get,) if isinstance(get, str) else tuple(get)
-        module = self._module(wanted)
-        one = as_inputs(module.INPUTS, x1, self.dtype, self.device)
-        two = None if x2 is None else as_inputs(module.INPUTS, x2, self.dtype, self.device)
-        return whole(module.each, module.pairs, one, two, frozenset(wanted))
-
-    @property
+    @cached_property
     def source(self) -> str:
-        return self._module(("nngp", "ntk")).SOURCE
+        """The generated module as text."""
+        return str(self._module(self._all()).SOURCE)
+
+    def _all(self) -> tuple[str, ...]:
+        return (*DEFAULT, *(r.name for r in self.program.returned))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the generated module; it imports torch and netsor.compilers.runtime only."""
+        target = Path(path)
+        module = self._module(self._all())
+        if module.NUMERIC:
+            raise InputError(
+                f"numeric functions ({', '.join(module.NUMERIC)}) have no source to write", code="NT607",
+                hint="give them as expressions with ns.function",
+            )  # fmt: skip
+        target.write_text(module.SOURCE)
+        return target
+
+
+_RECURSIONS: dict[Any, Recursion] = {}
+_MODULES: dict[Any, Any] = {}
+
+
+def _key(program: Any, get: tuple[str, ...]) -> Any:
+    return (str(program), tuple(id(f) for f in program.functions.values()), get)
+
+
+def cached_recursion(program: Any, get: tuple[str, ...]) -> Recursion:
+    """The recursion of a program's content."""
+    key = _key(program, get)
+    if key not in _RECURSIONS:
+        _RECURSIONS[key] = _derive(program, get)
+    return _RECURSIONS[key]
+
+
+def cached_module(program: Any, get: tuple[str, ...]) -> Any:
+    """The generated module of a program's content."""
+    key = _key(program, get)
+    if key not in _MODULES:
+        _MODULES[key] = load(generate(cached_recursion(program, get)), program.name)
+    return _MODULES[key]
 
 
 def load(source: Source, name: str) -> Any:
-    module = types.ModuleType(f"netsor_generated_{name}")
-    file = f"<netsor {name} {id(source)}>"
-    linecache.cache[file] = (len(source.text), None, source.text.splitlines(True), file)
+    """The module of a generated source; tracebacks show its lines."""
+    module: Any = types.ModuleType(f"netsor_{name}")
+    file = f"<netsor {name} {len(linecache.cache)}>"
+    linecache.cache[file] = (len(source.text), None, source.text.splitlines(keepends=True), file)
     module.__dict__.update(source.numeric)
-    exec(compile_text(source.text, file), module.__dict__)
-    module.SOURCE = source.text
+    exec(builtins.compile(source.text, file, "exec"), module.__dict__)  # text of our own printer
+    module.SOURCE, module.NUMERIC = source.text, source.numeric
     return module
 
 
-compile_text = lambda text, file: __builtins__["compile"](text, file, "exec") if isinstance(__builtins__, dict) else __builtins__.compile(text, file, "exec")  # noqa
+# ---------------------------------------------------------------- public functions
 
 
-def compile(program: Any, device: Any = None, dtype: Any = None, **options: Any) -> Kernel:
-    return Kernel(program, device, dtype)
+def compile(
+    p: Any, device: Any = None, dtype: Any = None, assume_gia: bool = False, fuse: bool = False,
+    tol: float | None = None, samples: int | None = None, seed: int = 0,
+) -> Kernel:  # fmt: skip
+    """The infinite-width kernels of a program; see Kernel.
+
+    Raises CheckError when the gradient independence assumption is not known to be valid (`ns.check(p).gia_valid`),
+    unless `assume_gia=True`; the results then say so.
+    """
+    if not assume_gia:
+        refuse_unless_valid(p)
+    return Kernel(p, device, dtype, assume_gia, fuse, {"tol": tol, "samples": samples, "seed": seed})
 
 
-def derive(program: Any, get: tuple[str, ...] = ("nngp", "ntk")) -> Recursion:
-    return _derive(program, get)
+def refuse_unless_valid(p: Any) -> None:
+    """CheckError with the checker's first finding when gia_valid is not True."""
+    from netsor.check.checker import check
+
+    report = check(p)
+    if report.gia_valid is True:
+        return
+    errors = [d for d in report.diagnostics if d.severity == "error"]
+    reason = report.reasons.get("gia_valid", "")
+    first = errors[0] if errors else Diagnostic("NT201", "error", f"{p.name}: {reason}")
+    raise CheckError(
+        Diagnostic(
+            first.code, "error", f"{p.name} is not compiled: {first.message}", first.variable, first.line, first.clause,
+            first.location, "assume_gia=True compiles it all the same; ns.limit gives the true limit",
+        )
+    )  # fmt: skip
+
+
+def derive(p: Any, get: Get = DEFAULT) -> Recursion:
+    """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
+    return _derive(p, _wanted(get))
+
+
+def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:  # noqa: N803 - the paper's letter
+    """V_φ(K) = E φ(z)ψ(z)ᵀ for z ~ N(0, K), ψ = φ by default (Tensor Programs II, Definition E.1).
+
+    K is a covariance matrix, or a batch of them `[…, k, k]`; the result has its shape. `phi.prime` is the derivative.
+    """
+    from netsor.compilers.expectation import v_transform as transform
+    from netsor.compilers.lowering.functions import as_fn
+    from netsor.functions import as_function
+
+    matrix = K if isinstance(K, Tensor) else torch.as_tensor(np.asarray(K, dtype=float))
+    second = None if psi is None else as_fn(as_function(psi))
+    return transform(as_fn(as_function(phi)), matrix, second)
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def _wanted(get: Get) -> tuple[str, ...]:
+    return (get,) if isinstance(get, str) else tuple(dict.fromkeys(get))
+
+
+def _dtype(dtype: Any) -> torch.dtype | None:
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    known = {"float32": torch.float32, "float64": torch.float64, "float": torch.float64, "double": torch.float64}
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    if name not in known:
+        raise InputError(f"dtype is float32 or float64, got {dtype!r}", code="NT608")
+    return known[name]
+
+
+def _device(device: Any) -> torch.device | None:
+    if device is None:
+        return None
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as problem:
+        reason = str(problem).splitlines()[0]
+        raise InputError(f"the device {device!r} cannot be used: {reason}", code="NT609", hint="device='cpu'") from None
+    return found
+
+
+def _size_axes(size: Any) -> list[Any]:
+    from netsor import ir
+
+    while isinstance(size, ir.Strided):
+        size = size.of
+    return [size] if isinstance(size, ir.SizeOf) else []

@@ -1,29 +1,105 @@
-"""Gram matrices by blocks: half of them in the symmetric call, memory bounded."""
+"""Gram matrices by blocks: sized to cache and to a memory budget, half of them in the symmetric call.
+
+The quantities of each input alone are computed once; a block slices them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from netsor.compilers.expectation import record
 from netsor.compilers.inputs import Inputs
-from netsor.compilers.results import KernelResult
+from netsor.compilers.results import KernelResult, describe_log
+from netsor.errors import InputError
 
-Pairs = Callable[..., dict[str, Any]]
+Block = tuple[slice, slice]
+CACHE = 512 * 1024  # bytes of one tensor of a block
 
 
 def whole(
-    each: Callable[[Inputs], Any], pairs: Pairs, one: Inputs, two: Inputs | None, get: frozenset[str], tile: int | None = None
-) -> KernelResult:
-    """All pairs; `tile` bounds the rows of a block."""
-    a = each(one)
-    b = a if two is None else each(two)
-    return _result(a, b, pairs(a, b, get), get)
+    each: Callable[[Inputs], Any], pairs: Callable[..., dict[str, Any]], one: Inputs, two: Inputs | None,
+    get: frozenset[str], tile: int | None = None,
+) -> KernelResult:  # fmt: skip
+    """All pairs of one and two (of one with itself when two is None), by blocks of `tile` × `tile` inputs."""
+    with record() as log:
+        a = each(one)
+        b = a if two is None else each(two)
+        out = _assemble(a, b, pairs, get, tile or max(one.samples, b.data.samples), two is None)
+    result = _result(a, out, get)
+    result.method, result.error = describe_log(log)
+    return result
 
 
-def _result(a: Any, b: Any, out: dict[str, Any], get: frozenset[str]) -> KernelResult:
+def blocks(rows: int, cols: int, tile: int, symmetric: bool) -> Iterator[Block]:
+    """Blocks in row order; in the symmetric call those on and above the diagonal."""
+    for i in range(0, rows, tile):
+        for j in range(i if symmetric else 0, cols, tile):
+            yield slice(i, min(i + tile, rows)), slice(j, min(j + tile, cols))
+
+
+def _assemble(a: Any, b: Any, pairs: Any, get: frozenset[str], tile: int, symmetric: bool) -> dict[str, Any]:
+    n, m = a.data.samples, b.data.samples
+    if n <= tile and m <= tile:
+        return dict(pairs(a, b, get))
+    out: dict[str, Any] = {}
+    differentiable = any(t.requires_grad for t in (*a.data.arrays.values(), *b.data.arrays.values()))
+    parts: dict[str, list[tuple[Block, Tensor]]] = {}
+    for rows, cols in blocks(n, m, tile, symmetric):
+        for key, value in _flat(pairs(a.slice(rows), b.slice(cols), get)).items():
+            if differentiable:
+                parts.setdefault(key, []).append(((rows, cols), value))
+            else:
+                _place(out, key, value, (rows, cols), (n, m), symmetric)
+    for key, found in parts.items():
+        out[key] = _joined(found, (n, m), symmetric)
+    return _nested(out)
+
+
+def _place(out: dict[str, Any], key: str, value: Tensor, block: Block, shape: tuple[int, int], symmetric: bool) -> None:
+    rows, cols = block
+    if key not in out:
+        out[key] = value.new_empty((*shape, *value.shape[2:]))
+    out[key][rows, cols] = value
+    if symmetric and rows != cols:
+        out[key][cols, rows] = mirrored(value)
+
+
+def mirrored(value: Tensor) -> Tensor:
+    """[m, n, *axes, *axes′] from [n, m, *axes, *axes′]: the two copies change places."""
+    half = (value.dim() - 2) // 2
+    axes = list(range(2, value.dim()))
+    return value.permute(1, 0, *axes[half:], *axes[:half])
+
+
+def _joined(found: list[tuple[Block, Tensor]], shape: tuple[int, int], symmetric: bool) -> Tensor:
+    """Blocks put together without writing in place, for gradients."""
+    grid: dict[tuple[int, int], Tensor] = {}
+    for (rows, cols), value in found:
+        grid[rows.start, cols.start] = value
+        if symmetric and rows != cols:
+            grid[cols.start, rows.start] = mirrored(value)
+    starts = sorted({i for i, _ in grid})
+    across = sorted({j for _, j in grid})
+    return torch.cat([torch.cat([grid[i, j] for j in across], 1) for i in starts], 0)
+
+
+def _flat(out: dict[str, Any]) -> dict[str, Tensor]:
+    flat = {k: v for k, v in out.items() if k != "terms"}
+    return flat | {f"terms.{k}": v for k, v in out.get("terms", {}).items()}
+
+
+def _nested(out: dict[str, Any]) -> dict[str, Any]:
+    terms = {k.removeprefix("terms."): v for k, v in out.items() if k.startswith("terms.")}
+    rest = {k: v for k, v in out.items() if not k.startswith("terms.")}
+    return rest | ({"terms": terms} if terms else {})
+
+
+def _result(a: Any, out: dict[str, Any], get: frozenset[str]) -> KernelResult:
     result = KernelResult()
     for key, value in out.items():
         if key in ("nngp", "ntk", "terms"):
@@ -33,8 +109,39 @@ def _result(a: Any, b: Any, out: dict[str, Any], get: frozenset[str]) -> KernelR
     for key in get:
         single = getattr(a, f"result_{key}", None)
         if single is not None:
-            result.vectors[key] = torch.as_tensor(single)
+            result.vectors[key] = single
     return result
 
 
-__all__ = ["Tensor", "whole"]
+# ---------------------------------------------------------------- sizes of blocks
+
+
+def default_tile(elements: int, itemsize: int) -> int:
+    """Inputs per side of a block so that one tensor of the block fits in cache."""
+    return max(1, math.isqrt(max(1, CACHE // (itemsize * max(1, elements)))))
+
+
+def parse_memory(memory: str | int | float) -> int:
+    """Bytes from 2e9, "2GB", "500 MB", "1.5GiB"."""
+    if isinstance(memory, int | float):
+        return int(memory)
+    units = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "b": 1}
+    text = memory.strip().lower().replace(" ", "")
+    for unit in sorted(units, key=len, reverse=True):
+        if text.endswith(unit):
+            try:
+                return int(float(text.removesuffix(unit)) * units[unit])
+            except ValueError:
+                break
+    raise InputError(f"memory is a number of bytes or a text like '2GB', got {memory!r}", code="NT606")
+
+
+def tile_for(budget: int, fixed: int, per_pair: int) -> int:
+    """The largest block that a budget of bytes allows, beside what is needed in any case."""
+    left = budget - fixed
+    if left < per_pair:
+        raise InputError(
+            f"one pair needs {per_pair:,} bytes beside {fixed:,} for inputs and results; the budget is {budget:,}",
+            code="NT606", hint=f"give at least memory={fixed + per_pair}",
+        )  # fmt: skip
+    return math.isqrt(left // per_pair)

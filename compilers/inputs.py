@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -27,10 +28,10 @@ class Inputs:
         self._constants: dict[Any, Tensor] = {}
 
     def __getattr__(self, name: str) -> Tensor:
-        try:
-            return self.__dict__["arrays"][name]
-        except KeyError:
-            raise AttributeError(name) from None
+        arrays = self.__dict__.get("arrays", {})
+        if name not in arrays:
+            raise AttributeError(name)
+        return cast(Tensor, arrays[name])
 
     def constant(self, array: Any) -> Tensor:
         """A nested tuple of numbers as a tensor of the batch's dtype."""
@@ -38,8 +39,12 @@ class Inputs:
             self._constants[array] = torch.tensor(array, dtype=torch.float64).to(self.dtype).to(self.device)
         return self._constants[array]
 
-    def slice(self, start: int, stop: int) -> Inputs:
-        return Inputs(self.signature, {k: v[start:stop] for k, v in self.arrays.items()})
+    def slice(self, part: slice) -> Inputs:
+        """Some of the samples."""
+        twin = copy.copy(self)
+        twin.arrays = {k: v[part] for k, v in self.arrays.items()}
+        twin.samples = next(iter(twin.arrays.values())).shape[0]
+        return twin
 
     def _check(self, name: str, kind: str, axes: Sequence[tuple[str, int | None]]) -> None:
         value = self.arrays[name]

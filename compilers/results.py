@@ -12,13 +12,32 @@ from torch import Tensor
 class KernelResult:
     """Kernels `[N1, N2, *output axes, *output axes′]`; None where they were not asked for.
 
-    `terms` is the NTK by trained array; `vectors` second moments of named vectors and limits of returned scalars;
-    `method` how the numbers were obtained and `error` their bound (None when only closed forms were used).
+    `terms` is the NTK by trained array. `vectors` holds the second moments of named vectors and the limits of
+    returned scalars, `[N1, *axes]`. `method` is how the expectations were taken ("closed form", "hermite",
+    "quadrature", "sampled", joined by +); `error` is None for closed forms, else the largest error bound of an
+    expectation relative to √(E f² E g²). `assumed` is True when the gradient independence assumption was taken on
+    trust (`assume_gia=True`).
     """
 
     nngp: Tensor | None = None
     ntk: Tensor | None = None
     terms: dict[str, Tensor] | None = None
     vectors: dict[str, Tensor] = field(default_factory=dict)
-    method: str = "exact"
-    error: Any = None
+    method: str = "closed form"
+    error: float | None = None
+    assumed: bool = False
+
+    def items(self) -> list[tuple[str, Tensor]]:
+        """All kernels by name; terms as `terms.array`."""
+        found = [(k, v) for k, v in (("nngp", self.nngp), ("ntk", self.ntk)) if v is not None]
+        found += list(self.vectors.items())
+        return found + [(f"terms.{k}", v) for k, v in (self.terms or {}).items()]
+
+
+def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:
+    """Method and error of a call from the records of its expectations."""
+    order = ("closed form", "hermite", "quadrature", "sampled")
+    used = {m for m, _ in log}
+    method = "+".join(sorted(used, key=lambda m: order.index(m) if m in order else len(order))) or "closed form"
+    bounds = [float(b) for m, b in log if m != "closed form"]
+    return method, max(bounds) if bounds else None

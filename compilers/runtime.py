@@ -40,6 +40,7 @@ from netsor.compilers.expectation import (
     tanh,
     times_power,
 )
+from netsor.compilers.gram import whole
 from netsor.compilers.inputs import Inputs, Signature, as_inputs
 from netsor.compilers.joint import joint
 from netsor.compilers.results import KernelResult
@@ -47,18 +48,28 @@ from netsor.compilers.results import KernelResult
 __all__ = [
     "E1", "E2", "E11", "Each", "Fn", "Inputs", "absolute", "adjoint", "box", "combine", "contract", "cos", "elu",
     "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "full", "function", "gaussian", "gelu", "gelu_prime",
-    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "power", "ranked", "relu", "relu_power", "scaled", "shaped",
+    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "power", "ranked", "relu", "relu_power", "scaled", "shaped",
     "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "step", "table", "tabulate", "take", "tanh",
     "times_power", "total", "values",
 ]  # fmt: skip
 
 
 class Each:
-    """The quantities of every input of one batch."""
+    """The quantities of every input of one batch; `constants` name those without a sample dimension."""
 
-    def __init__(self, data: Inputs, **values: Any) -> None:
-        self.data = data
+    def __init__(self, data: Inputs, constants: tuple[str, ...] = (), **values: Any) -> None:
+        self.data, self.constants, self.values = data, constants, values
         self.__dict__.update(values)
+
+    def slice(self, part: slice) -> Each:
+        """The quantities of some of the inputs."""
+        data = self.data.slice(part)
+        return Each(data, self.constants, **{k: self._sliced(k, v, part) for k, v in self.values.items()})
+
+    def _sliced(self, name: str, value: Any, part: slice) -> Any:
+        if name in self.constants or not isinstance(value, Tensor) or value.shape[0] == 1 != self.data.samples:
+            return value
+        return value[part]
 
 
 # ---------------------------------------------------------------- data
@@ -309,12 +320,15 @@ def shaped(x: Any, a: Each, b: Each, *sizes: int) -> Tensor:
     return t.expand((a.data.samples, b.data.samples, *sizes)).contiguous()
 
 
+def of_samples(x: Any, data: Inputs, *sizes: int) -> Tensor:
+    """A returned scalar in its full shape [n, *axes]."""
+    return torch.as_tensor(x, dtype=data.dtype, device=data.device).expand((data.samples, *sizes)).contiguous()
+
+
 def evaluate(
     signature: Signature, each: Callable[[Inputs], Each], pairs: Callable[..., dict[str, Any]], x1: Any, x2: Any, get: Any
 ) -> KernelResult:
-    """Kernels between all inputs of x1 and x2; the symmetric call evaluates half of the blocks."""
-    from netsor.compilers.gram import whole
-
+    """Kernels between all inputs of x1 and x2 (of x1 with itself when None)."""
     wanted = frozenset((get,) if isinstance(get, str) else get)
     one = as_inputs(signature, x1, None, None)
     two = None if x2 is None else as_inputs(signature, x2, None, None)

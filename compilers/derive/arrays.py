@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from netsor import ir
 from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.rules import data_of
 from netsor.compilers.derive.terms import Terms, dense, scale, sum_left, swap
 from netsor.compilers.derive.values import Copy, FeatureDim, Num, Sym, Value, add, mul
 from netsor.errors import CheckError, UnsupportedError
@@ -95,12 +96,11 @@ class _Terms:
                 uses.append(x)
         return uses
 
-    @staticmethod
-    def _fan_in(line: ir.InputMatrix, uses: list[ir.MatMul]) -> list[Value]:
+    def _fan_in(self, line: ir.InputMatrix, uses: list[ir.MatMul]) -> list[Value]:
         """cols / fan_in: the contraction of data is divided by its dimension already."""
         if line.fan_in == "cols" or not uses:
             return []
-        d = FeatureDim(uses[0].vector)
+        d = FeatureDim(data_of(self.d.normal, self.d.normal.of_var[uses[0].vector]))
         return [d] if line.fan_in is None else [Num(1 / exact(line.fan_in)), d]
 
     def _pair_of_uses(self, line: ir.InputMatrix, a: ir.MatMul, b: ir.MatMul) -> Value:

@@ -16,6 +16,7 @@ from typing import Any, assert_never, cast
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive import labels
 from netsor.dsl import merge_dims
 from netsor.errors import UnsupportedError
 
@@ -24,11 +25,12 @@ IndexLine = ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename
 
 @dataclass(eq=False)
 class Node:
-    """A limit random variable Z; `id` follows the order of the program."""
+    """A limit random variable Z; `id` follows the order of the program, `label` names its entries."""
 
     id: int
     name: str
     dims: tuple[ir.Dim, ...]
+    label: str = field(default="", kw_only=True)
 
     def __repr__(self) -> str:
         return self.name
@@ -140,11 +142,10 @@ class Builder:
         self._interned: dict[Any, AnyNode] = {}
         self._matrix: dict[ir.Var, tuple[ir.InputMatrix, bool]] = {}
         self._late: list[tuple[Indexed, ir.Var]] = []
-        self._fresh = 0
         self.one = self._new(One, "1", ())
 
-    def _new(self, kind: type, name: str, dims: tuple[ir.Dim, ...], *more: Any) -> Any:
-        node = kind(len(self.n.nodes), name, dims, *more)
+    def _new(self, kind: type, name: str, dims: tuple[ir.Dim, ...], *more: Any, label: str | None = None) -> Any:
+        node = kind(len(self.n.nodes), name, dims, *more, label=label or name)
         self.n.nodes.append(node)
         return node
 
@@ -178,7 +179,9 @@ class Builder:
             case ir.Nonlin():
                 self._set(out, self._nonlin(line))
             case ir.Reduce():
-                self._set(out, self._new(Reduced, out.name, out.dims, line, self.n.of_var[line.of]))
+                of = self.n.of_var[line.of]
+                label = labels.unnamed(out, f"{of.label}_{line.op}")
+                self._set(out, self._new(Reduced, out.name, out.dims, line, of, label=label))
             case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
                 self._set(out, self._indexed(line))
             case ir.InputScalar() | ir.Moment() | ir.Softmax():
@@ -192,12 +195,14 @@ class Builder:
     def _product(self, out: ir.Var, base: ir.InputMatrix, transposed: bool, of: AnyNode) -> AnyNode:
         key = ("W", base.out, transposed, of.id)
         if key not in self._interned:
-            self._interned[key] = self._new(Product, out.name, out.dims, base, transposed, of)
+            label = labels.unnamed(out, f"{base.out.name}{'t' if transposed else ''}_{of.label}")
+            self._interned[key] = self._new(Product, out.name, out.dims, base, transposed, of, label=label)
         return self._interned[key]
 
     def _indexed(self, line: IndexLine) -> Indexed:
         of = self.n.of_var.get(line.of)
-        node: Indexed = self._new(Indexed, line.out.name, line.out.dims, line, of)
+        label = labels.unnamed(line.out, labels.of_index_form(line, line.of.name if of is None else of.label))
+        node: Indexed = self._new(Indexed, line.out.name, line.out.dims, line, of, label=label)
         if of is None:
             self._late.append((node, line.of))
         return node
@@ -234,9 +239,9 @@ class Builder:
     def normal(self, expr: sp.Expr, name: str) -> AnyNode:
         """The node of an expression in node and scalar symbols."""
         expr = expr.xreplace({s: sp.Integer(0) for s in self.n.zero_scalars & expr.free_symbols})
-        terms = []
-        for monomial, coefficient in self.monomials(expr).items():
-            terms.append((coefficient, self._monomial(monomial, name)))
+        monomials = self.monomials(expr)
+        whole = list(monomials.values()) == [1]
+        terms = [(c, self._monomial(m, name, whole)) for m, c in monomials.items()]
         return self.linear(terms, name)
 
     def monomials(self, expr: sp.Expr) -> dict[sp.Expr, sp.Expr]:
@@ -285,7 +290,8 @@ class Builder:
         """c·z with a number c stays a scaled argument of the same node."""
         return len(affine) == 1 and affine[0][0].is_number
 
-    def _monomial(self, monomial: sp.Expr, name: str) -> AnyNode:
+    def _monomial(self, monomial: sp.Expr, name: str, whole: bool) -> AnyNode:
+        """The node of one term of a line; it carries the line's name when it is the whole line."""
         if monomial == 1:
             return self.one
         if monomial.is_Symbol:
@@ -295,7 +301,17 @@ class Builder:
             scalars = [self.n.scalar_of[s] for s in _sorted(monomial.free_symbols) if not is_node_symbol(s)]
             dims = merge_dims([*cast(Any, args), *scalars])
             self._interned[monomial] = self._new(Fun, name, dims, monomial, args)
+            self._interned[monomial].label = self._function_label(monomial, name)
+        if whole and labels.is_named(name):
+            self._interned[monomial].label = name
         return self._interned[monomial]
+
+    def _function_label(self, monomial: sp.Expr, name: str) -> str:
+        table = {s: sp.Symbol(self._label_of(s), real=True) for s in _sorted(monomial.free_symbols)}
+        return labels.shortened(labels.of_expression(monomial.xreplace(table)), name)
+
+    def _label_of(self, s: sp.Symbol) -> str:
+        return self.n.node_of(s).label if is_node_symbol(s) else self.n.scalar_of[s].name
 
     def linear(self, terms: Iterable[tuple[sp.Expr, AnyNode]], name: str | None) -> AnyNode:
         """Σ c·node as a node."""
@@ -308,15 +324,13 @@ class Builder:
         if kept not in self._interned:
             scalars = [self.n.scalar_of[s] for c, _ in kept for s in _sorted(c.free_symbols)]
             dims = merge_dims([*cast(Any, (node for _, node in kept)), *scalars])
-            self._interned[kept] = self._new(Lin, name or self._lin_name(kept), dims, kept)
+            label = name if name and labels.is_named(name) else labels.shortened(self._lin_name(kept), name or "sum")
+            self._interned[kept] = self._new(Lin, name or self._lin_name(kept), dims, kept, label=label)
         return self._interned[kept]
 
     def _lin_name(self, kept: Sequence[tuple[sp.Expr, AnyNode]]) -> str:
-        names = [n.name for _, n in kept if not isinstance(n, One)]
-        if len(names) == 1:
-            self._fresh += 1
-            return f"{names[0]}_{self._fresh}"
-        return "_".join(reversed(names))
+        names = [n.label for _, n in kept if not isinstance(n, One)]
+        return f"{names[0]}_scaled" if len(names) == 1 else "_".join(reversed(names))
 
 
 def _sorted(symbols: Iterable[sp.Basic]) -> list[sp.Symbol]:

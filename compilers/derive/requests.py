@@ -88,7 +88,7 @@ class Requests:
         self.entries: list[Entry] = []
         self.count = 0
         self._fresh = itertools.count(1)
-        self._names: dict[tuple[bool, str], int] = {}
+        self._names: dict[bool, set[str]] = {False: set(), True: set()}
 
     # ------------------------------------------------------------ symbols and references
 
@@ -183,7 +183,7 @@ class Requests:
         if opened.looked_up:
             terms = self._close(key, terms)
         else:
-            terms = tuple((d, self._entry(kind, refs, space, v)) for d, v in terms)
+            terms = tuple((d, self._entry(kind, refs, space, d, v)) for d, v in terms)
         self.memo[key] = terms
         return terms
 
@@ -194,7 +194,7 @@ class Requests:
         entries = self.recurrent.setdefault(key, {})
         for deltas, dims in wanted.items():
             if deltas not in entries:
-                entries[deltas] = self._new_entry(kind, refs, space, tuple(sorted(dims)), None)
+                entries[deltas] = self._new_entry(kind, refs, space, tuple(sorted(dims)), None, deltas)
                 entries[deltas].recurrent = True
         return tuple((d, Access(e, self._entry_copy(space), e.dims)) for d, e in entries.items())
 
@@ -217,10 +217,10 @@ class Requests:
     def _entry_copy(space: Space) -> Copy:
         return {"const": 0, "input": "s", "pair": "m"}[space]  # type: ignore[return-value]
 
-    def _entry(self, kind: str, refs: tuple[Ref, ...], space: Space, value: Value) -> Value:
+    def _entry(self, kind: str, refs: tuple[Ref, ...], space: Space, deltas: Deltas, value: Value) -> Value:
         if is_simple(value):
             return value
-        entry = self._new_entry(kind, refs, space, tuple(sorted(symbols(value))), value)
+        entry = self._new_entry(kind, refs, space, tuple(sorted(symbols(value))), value, deltas)
         return Access(entry, self._entry_copy(space), entry.dims)
 
     def as_entry(self, name: str, space: Space, value: Value) -> Value:
@@ -230,20 +230,22 @@ class Requests:
         return Access(entry, self._entry_copy(space), entry.dims)
 
     def _new_entry(
-        self, kind: str, refs: Sequence[Ref], space: Space, dims: tuple[Sym, ...], value: Value | None
+        self, kind: str, refs: Sequence[Ref], space: Space, dims: tuple[Sym, ...], value: Value | None, deltas: Deltas
     ) -> Entry:
-        names = tuple(_label(r.node) for r in refs)
-        stem = f"{kind}_" + "__".join(dict.fromkeys(names))
-        entry = Entry(self._name(stem, space), space, dims, value, kind, names)
+        names = tuple(cast(str, r.node.name) for r in refs)
+        stem = f"{kind}_" + "__".join(dict.fromkeys(_label(r.node) for r in refs))
+        entry = Entry(self._name(stem, space), space, dims, value, kind, names, refs=tuple(refs), deltas=deltas)
         self.entries.append(entry)
         return entry
 
     def _name(self, stem: str, space: Space) -> str:
         """A name that is free among the quantities of one input, or of a pair."""
         stem = "".join(c if c.isalnum() or c == "_" else "_" for c in stem)
-        key = (space == "pair", stem)
-        self._names[key] = self._names.get(key, 0) + 1
-        return stem if self._names[key] == 1 else f"{stem}_{self._names[key]}"
+        taken = self._names[space == "pair"]
+        numbered = itertools.chain((stem,), (f"{stem}_{k}" for k in itertools.count(2)))
+        name = next(n for n in numbered if n not in taken)
+        taken.add(name)
+        return name
 
 
 def _no_rule(*_: Any) -> Terms:
@@ -251,7 +253,8 @@ def _no_rule(*_: Any) -> Terms:
 
 
 def _label(node: Any) -> str:
-    return cast(str, node.name)
+    """What names an entry: a node's label where it has one (nodes), the name of a scalar."""
+    return cast(str, getattr(node, "label", "") or node.name)
 
 
 def is_simple(value: Value) -> bool:

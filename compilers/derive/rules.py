@@ -224,12 +224,11 @@ class Rules:
         out = node.matrix.out
         return exact(cast(ir.Width, out.rows).ratio) / exact(cast(ir.Width, out.cols).ratio)
 
-    @staticmethod
-    def _fan_in(line: ir.InputMatrix, node: Product) -> Value:
+    def _fan_in(self, line: ir.InputMatrix, node: Product) -> Value:
         """cols / fan_in, for data columns."""
         if line.fan_in == "cols":
             return ONE
-        d = FeatureDim(_data_of(node.of))
+        d = FeatureDim(data_of(self.normal, node.of))
         return d if line.fan_in is None else mul(Num(1 / exact(line.fan_in)), d)
 
     def _trains(self, kind: str, var: ir.Var, trainable: bool) -> bool:
@@ -407,11 +406,12 @@ def _declared(left: ir.InputVector, right: ir.InputVector) -> sp.Expr:
     return sp.Integer(0)
 
 
-def _data_of(node: Any) -> ir.Var:
+def data_of(normal: Normal, node: Any) -> ir.Var:
+    """The network input that a function of data is made of."""
     while not isinstance(node, DataNode):
         node = node.of if not isinstance(node, Lin) else node.terms[0][1]
     line = node.line
-    return line.out if isinstance(line, ir.Data) else line.args[0]
+    return line.out if isinstance(line, ir.Data) else data_of(normal, normal.of_var[line.args[0]])
 
 
 __all__ = ["Add", "Const", "Mul", "Rules", "given", "inverse_size", "own_copy", "scalar_function"]

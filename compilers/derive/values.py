@@ -98,6 +98,8 @@ class Entry:
     kind: str = "K"
     of: tuple[str, ...] = ()
     recurrent: bool = False
+    refs: tuple[Any, ...] = ()  # the references whose kernel this is
+    deltas: frozenset[tuple[Sym, Sym]] = frozenset()  # zero off these diagonals
 
     def __repr__(self) -> str:
         return self.name

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import sympy as sp
+import torch
 
 from netsor.compilers.torch_functions import torch_source
 from netsor.functions import Head, exact, expression_kinks, write_out
@@ -191,3 +192,14 @@ def number(e: sp.Expr) -> str:
     if e.is_Rational:
         return repr(int(e.p) / int(e.q))
     return repr(float(e.evalf(25)))
+
+
+def as_fn(f: Any) -> Any:
+    """The engine's function object of a Function."""
+    from netsor.compilers import runtime
+
+    functions = Functions()
+    name = functions.name(f.sym(Z))
+    scope: dict[str, Any] = {"rt": runtime, "torch": torch, **functions.numeric}
+    exec("\n".join(functions.lines), scope)  # text of our own printer
+    return scope[name]

@@ -86,11 +86,16 @@ class _Module:
         for block in self.blocks:
             if block[0].space != "pair":
                 body += self._block(emitter, block, "    ")
-        returned = ", ".join(f"{e.name}={e.name}" for e in needed)
+        constants = tuple(e.name for e in needed if e.space == "const")
+        returned = ", ".join([*([f"constants={constants!r}"] if constants else []), *(f"{e.name}={e.name}" for e in needed)])
         for name, r in self.single.items():
-            returned += f"{', ' if returned else ''}result_{name}={emitter.emit(r.value, r.dims)}"
+            returned += f"{', ' if returned else ''}result_{name}={self._single(emitter, r)}"
         body.append(f"    return rt.Each(data{', ' if returned else ''}{returned})")
         return body
+
+    def _single(self, emitter: Emitter, r: Result) -> str:
+        sizes = "".join(f", {emitter.size(s.size, s.copy)}" for s in r.dims)
+        return f"rt.of_samples({emitter.emit(r.value, r.dims)}, data{sizes})"
 
     def _read_by_pairs(self) -> list[Entry]:
         readers = [cast(Value, e.value) for b in self.blocks for e in b if e.space == "pair"]

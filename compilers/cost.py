@@ -1,0 +1,94 @@
+"""What a kernel call costs before it is run: operations, bytes, peak memory (design §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from netsor import ir
+from netsor.compilers.derive.recursion import Recursion, entries_in
+from netsor.compilers.derive.values import Access, Entry, Expect1, Expect2, ExpectJ, Gram, Sum, Sym, Value, walk
+
+FLOPS = {Expect1: 30, Expect2: 60, ExpectJ: 10_000}  # a rough weight of one expectation, in additions
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`operations` in floating-point additions, `bytes` read and written, `peak` bytes alive at once."""
+
+    operations: int
+    bytes: int
+    peak: int
+    tile: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operations:.3g} operations, {self.bytes / 1e6:.3g} MB moved, {self.peak / 1e6:.3g} MB at once"
+            f" (blocks of {self.tile} inputs)"
+        )
+
+
+def elements(dims: tuple[Sym, ...], sizes: Mapping[str, int]) -> int:
+    """How many numbers an entry holds for one input or pair."""
+    total = 1
+    for s in dims:
+        total *= size_number(s.size, sizes)
+    return total
+
+
+def size_number(size: ir.Size, sizes: Mapping[str, int]) -> int:
+    match size:
+        case int():
+            return size
+        case ir.SizeOf():
+            return sizes[size.axis]
+        case ir.Strided():
+            return -((size.minus - size_number(size.of, sizes)) // size.stride)
+    raise AssertionError
+
+
+def per_pair(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int, int]:
+    """Numbers alive at once, numbers written and operations of one pair."""
+    pair = [e for e in r.used if e.space == "pair"]
+    last: dict[Entry, int] = {}
+    for i, e in enumerate(pair):
+        for x in entries_in(cast(Value, e.value)):
+            last[x] = i
+    kept = {e for q in (*r.results.values(), *r.terms.values()) for e in entries_in(q.value)}
+    alive = peak = written = operations = 0
+    for i, e in enumerate(pair):
+        own = elements(e.dims, sizes)
+        written += own
+        alive += own
+        operations += _operations(e, own, sizes)
+        peak = max(peak, alive + 4 * own)
+        alive -= sum(elements(x.dims, sizes) for x in set(pair) if last.get(x) == i and x not in kept)
+    return max(peak, 1), max(written, 1), operations
+
+
+def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
+    total = 0
+    for v in walk(cast(Value, e.value)):
+        if isinstance(v, Sum):
+            total += own * size_number(v.sym.size, sizes)
+        elif isinstance(v, Gram):
+            total += own * sizes.get("feature", 1)
+        elif isinstance(v, Expect1 | Expect2 | ExpectJ):
+            total += own * FLOPS[type(v)]
+        elif not isinstance(v, Access):
+            total += own
+    return total
+
+
+def cost(r: Recursion, n1: int, n2: int | None, sizes: Mapping[str, Any], itemsize: int, tile: int | None) -> Cost:
+    """The cost of n1 × n2 pairs (of the symmetric call when n2 is None)."""
+    from netsor.compilers.gram import default_tile
+
+    peak, written, operations = per_pair(r, sizes)
+    pairs = n1 * (n1 + 1) // 2 if n2 is None else n1 * n2
+    side = min(tile or default_tile(peak, itemsize), max(n1, n2 or n1))
+    inputs = sum(elements(e.dims, sizes) for e in r.used if e.space == "input") * (n1 + (n2 or 0))
+    results = sum(elements(q.dims, sizes) for q in (*r.results.values(), *r.terms.values())) * n1 * (n2 or n1)
+    block = peak * min(side, n1) * min(side, n2 or n1)
+    return Cost(operations * pairs, 2 * written * pairs * itemsize, (inputs + results + block) * itemsize, side)
