@@ -186,6 +186,31 @@ def pair(t1: Term, t2: Term, g: Gauss) -> Tensor:
     return tilted.weigh(Moments(tilted.gauss, t1.gate, t2.gate)(t1.power, t2.power))
 
 
+def is_half_exponential(t: Term) -> bool:
+    """exp(bx)[±x > 0] or x·exp(bx)[±x > 0] with real b ≠ 0; the recursion for higher powers loses digits."""
+    gate, real = t.gate, not (t.oscillates or t.quadratic)
+    if gate is None or gate.noise or gate.mid != abs(gate.half):
+        return False
+    return bool(t.linear) and real and t.power <= 1
+
+
+def half_exponential(t: Term, k: Tensor, m: Tensor | None) -> Tensor:
+    """E v^i exp(bv)[±v > 0], i ≤ 1, v ~ N(m, k), without the overflow of tilting when |b|√k or |m| is large."""
+    assert t.gate is not None
+    rate, side, size = float(t.linear.real), math.copysign(1.0, t.gate.half), t.gate.mid * 2
+    mean = torch.zeros_like(k) if m is None else m
+    sigma = k.sqrt() + torch.zeros_like(mean)
+    edge = torch.exp(-0.5 * _standard(mean, k) ** 2)  # √(2πk) times the density of v at 0
+    x = -side * _standard(mean + rate * k, k) * math.sqrt(0.5)  # the tilted mean is this far on the dead side
+    tail = 0.5 * torch.special.erfcx(x.clamp(min=0)) * edge
+    growth = torch.exp((rate * mean + 0.5 * rate**2 * k).masked_fill(x > 0, 0.0))
+    body = 0.5 * torch.special.erfc(x.clamp(max=0)) * growth
+    base = size * torch.where(x > 0, tail, body)
+    if t.power == 0:
+        return base
+    return (mean + rate * k) * base + side * size * sigma * edge / math.sqrt(2 * math.pi)
+
+
 def _relu_relu(g: Gauss) -> Tensor:
     """(√det + k12·(π − θ))/2π, θ the angle between the two."""
     root = g.det.sqrt()

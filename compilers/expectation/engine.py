@@ -8,6 +8,7 @@ of coinciding distributions count as zero, which is the symmetric derivative.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ def _entry(rule: Any, f: Fn, g: Fn, given: tuple[Any, ...]) -> Tensor:
     scalars = [x.dtype for x in tensors if x.is_floating_point() and not x.dim()]
     dtype = _widest(shaped or scalars)
     device = tensors[0].device if tensors else None
-    exact = [None if x is None else torch.as_tensor(x, device=device).to(torch.float64) for x in given]
+    exact = [None if x is None else torch.as_tensor(x, dtype=torch.float64, device=device) for x in given]
     out: Tensor = rule.apply(f, g, *exact)
     return out.to(dtype)
 
@@ -126,12 +127,13 @@ def split(f: Fn) -> tuple[Sum, Fn | None]:
     return known, f if not known else from_terms(rest, f.source)
 
 
-def trusted(f: Fn, k: Tensor) -> bool:
-    """Whether the closed forms of f keep their digits at these variances (zero always does)."""
+def trusted(f: Fn, k: Tensor, m: Mean) -> bool:
+    """Whether the closed forms of f keep their digits at these variances and means (variance zero does)."""
     low, high = f.trusted
-    if low == 0 and high == float("inf"):
+    if low == 0 and high == math.inf:
         return True
-    return bool(((k == 0) | ((k >= low) & (k <= high))).all())
+    inside = bool(((k == 0) | ((k >= low) & (k <= high))).all())
+    return inside and (m is None or bool((m * m <= 2 * high).all()))
 
 
 def pair(f: Fn, g: Fn, on: Gauss) -> Tensor:
@@ -141,8 +143,8 @@ def pair(f: Fn, g: Fn, on: Gauss) -> Tensor:
         on = on._replace(det=on.det.expand(shape))
     if on.det.numel() == 0:
         return torch.zeros_like(on.det)
-    f = f if trusted(f, on.k11) else opaque(f)
-    g = g if trusted(g, on.k22) else opaque(g)
+    f = f if trusted(f, on.k11, on.m1) else opaque(f)
+    g = g if trusted(g, on.k22, on.m2) else opaque(g)
     (known_f, rest_f), (known_g, rest_g) = split(f), split(g)
     total = torch.zeros_like(on.det)
     for c1, t1 in known_f:
@@ -159,10 +161,18 @@ def pair(f: Fn, g: Fn, on: Gauss) -> Tensor:
     return total
 
 
+def _stable(f: Fn, k: Tensor) -> bool:
+    """Whether the one-dimensional closed forms of f keep their digits: their exponentials do not overflow."""
+    gated = [t for _, t in f.terms if isinstance(t, Term) and t.gate and t.linear]
+    small = bool(((k > 0) & (k < f.trusted[0])).any())
+    return not small and all(closed.is_half_exponential(t) for t in gated)
+
+
 def opaque(f: Fn) -> Fn:
     """f known by its values alone (its distributions stay apart)."""
     deltas = tuple((c, t) for c, t in f.terms if isinstance(t, Delta))
-    smooth = Numeric(f.call, f.kinks, lambda: f.derivative)
+    others = tuple((c, t) for c, t in f.terms if not isinstance(t, Delta))
+    smooth = Numeric(f.call, f.kinks, lambda: from_terms(others, f.source).derivative)
     return Fn(f.name, f.source, f.call, f.kinks, (*deltas, (1.0, smooth)))
 
 
@@ -238,7 +248,7 @@ def diagonal(f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
     zero = torch.zeros_like(k if m is None else k + m)
     numeric_atoms = any(isinstance(t, Numeric) for h in (f, g) for _, t in h.terms)
     singular_atoms = any(isinstance(t, Delta) for h in (f, g) for _, t in h.terms)
-    if singular_atoms or not (numeric_atoms or not trusted(f, k) or not trusted(g, k)):
+    if singular_atoms or not (numeric_atoms or not trusted(f, k, m) or not trusted(g, k, m)):
         return pair(f, g, Gauss(k, k, k, zero, m, m))
     value, error = line.expectation(lambda x: f.call(x) * g.call(x), _merge(f.kinks, g.kinks), k, m)
     report("quadrature", error + 8 * EPS)
@@ -252,7 +262,7 @@ def _merge(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
 def single(f: Fn, k: Tensor, m: Mean) -> Tensor:
     """E f(u): the closed form, or one integral of f."""
     k = k.clamp(min=0)
-    if not trusted(f, k):
+    if not (trusted(f, k, m) or _stable(f, k)):
         f = opaque(f)
     zero = torch.zeros_like(k if m is None else k + m)
     nothing = k.new_zeros(())
@@ -260,7 +270,10 @@ def single(f: Fn, k: Tensor, m: Mean) -> Tensor:
     known, rest = split(f)
     total = zero
     for c, t in known:
-        total = total + _atoms(c, t, 1.0, Term(), on)
+        if isinstance(t, Term) and closed.is_half_exponential(t):
+            total = total + c.real * closed.half_exponential(t, k, m)
+        else:
+            total = total + _atoms(c, t, 1.0, Term(), on)
     if rest is None:
         report("closed form", 64 * EPS)
         return total

@@ -205,8 +205,7 @@ def _midpoints(call: Call, jumps: tuple[float, ...]) -> Call:
         for c in jumps:
             at = x == c
             if bool(at.any()):
-                step = 1e-9 * max(1.0, abs(c))
-                out = torch.where(at, 0.5 * (call(x - step) + call(x + step)), out)
+                out = torch.where(at, 0.5 * (call(x - _beside(c)) + call(x + _beside(c))), out)
         return out
 
     return values
@@ -215,19 +214,25 @@ def _midpoints(call: Call, jumps: tuple[float, ...]) -> Call:
 def _autograd(call: Call) -> Call:
     def slope(x: Tensor) -> Tensor:
         with torch.enable_grad():
-            at = x.detach().requires_grad_()
+            at = x if x.requires_grad else x.detach().requires_grad_()
             out = call(at)
             if not out.requires_grad:
                 return torch.zeros_like(x)
-            (grad,) = torch.autograd.grad(out.sum(), at, allow_unused=True)
-        return torch.zeros_like(x) if grad is None else grad.detach()
+            (grad,) = torch.autograd.grad(out.sum(), at, create_graph=True, allow_unused=True)
+            # adding gives storage to the symbolic zeros that torch returns for constants
+            grad = torch.zeros_like(x) if grad is None else torch.zeros_like(x) + grad
+        return grad if x.requires_grad else grad.detach()
 
     return slope
 
 
+def _beside(c: float) -> float:
+    """How far from c a function is read for its one-sided limits."""
+    return 1e-12 * max(1.0, abs(c))
+
+
 def _jump(call: Call, c: float) -> float:
     """f(c+) − f(c−); differences that continuity explains count as zero."""
-    step = 1e-9 * max(1.0, abs(c))
-    at = torch.tensor([c - step, c + step], dtype=torch.float64)
+    at = torch.tensor([c - _beside(c), c + _beside(c)], dtype=torch.float64)
     low, high = call(at).tolist()
     return high - low if abs(high - low) > 1e-6 * max(1.0, abs(high), abs(low)) else 0.0
