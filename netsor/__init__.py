@@ -25,7 +25,7 @@ _WHERE = {
     "netsor.backprop": ("backprop",),
     "netsor.check": ("Report", "check"),
     "netsor.compilers.compile": ("Kernel", "KernelResult", "compile", "derive", "v_transform"),
-    "netsor.compilers.finite": ("simulate",),
+    "netsor.compilers.finite.simulate": ("simulate",),
     "netsor.compilers.limit": ("limit",),
     "netsor.convention": ("unit_variance",),
     "netsor.declared": ("program",),
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from netsor.compilers.compile import compile as compile
     from netsor.compilers.compile import derive as derive
     from netsor.compilers.compile import v_transform as v_transform
-    from netsor.compilers.finite import simulate as simulate
+    from netsor.compilers.finite.simulate import simulate as simulate
     from netsor.compilers.limit import limit as limit
     from netsor.convention import unit_variance as unit_variance
     from netsor.declared import program as program

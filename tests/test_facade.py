@@ -33,4 +33,4 @@ def test_every_name_loads(name: str) -> None:
 
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="module 'netsor' has no attribute 'prove'"):
-        _ = ns.prove  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+        _ = ns.prove

@@ -116,8 +116,8 @@ def show(args: argparse.Namespace) -> int:
 
 def explain(args: argparse.Namespace) -> int:
     """Print what a code means, with an example and the remedy."""
-    from netsor.explain import CODES
-    from netsor.explain import explain as explanation
+    from netsor.check.codes import CODES
+    from netsor.check.codes import explain as explanation
 
     if args.code.upper() not in CODES:
         raise UsageError(f"no finding has the code {args.code}", f"the codes: {', '.join(sorted(CODES))}")
