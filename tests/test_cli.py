@@ -196,7 +196,7 @@ def test_compile(run: Run) -> None:
 def test_kernel(run: Run) -> None:
     code, out, _ = run("kernel", "tiny.netsor", "--x", "X.npy", "--x2", "Y.npy", "--get", "nngp,ntk,terms,y", "-o", "K")
     assert code == 0
-    assert "ntk [4, 2]" in out
+    assert out.splitlines() == ["nngp [4, 2]", "ntk [4, 2]", "y [4, 2]", "terms.W [4, 2]", "terms.v [4, 2]"]
     with np.load("K") as found:
         arrays = {name: found[name] for name in found.files}
     assert set(arrays) == {"nngp", "ntk", "terms.W", "terms.v", "y"}
@@ -288,15 +288,24 @@ def test_undefined_name_in_a_listing(run: Run) -> None:
 
 
 def test_readout_with_nonzero_mean(run: Run) -> None:
-    wrong = python("wrong.netsor", TINY.replace("readout", "mean 1 readout").replace("var 1 mean 1", "mean 1 var 1"))
+    _, text, _ = run("show", "mlp")
+    wrong = python("wrong.netsor", text.replace("v : G(n) var 1", "v : G(n) mean 1 var 1"))
     refused(run, 1, ["check", wrong], "wrong.netsor", "mean", "v")
-    refused(run, 1, ["kernel", wrong, "--x", "X.npy", "-o", "K.npz"], "mean", "v")
+    refused(run, 1, ["kernel", wrong, "--x", "X.npy", "-o", "K.npz"], "not compiled", "mean", "v")
+
+
+def test_method_and_error_of_what_is_not_exact(run: Run) -> None:
+    code, out, _ = run("kernel", "mlp", "--set", "phi=tanh", "--x", "X.npy", "-o", "K.npz")
+    assert (code, out.splitlines()[:2]) == (0, ["nngp [4, 4]", "ntk [4, 4]"])
+    assert out.splitlines()[2].startswith("method hermite")
+    assert ", error " in out.splitlines()[2]
 
 
 def test_super_gaussian_function(run: Run) -> None:
     wrong = python("wrong.netsor", TINY.replace("relu(h)", "exp(h^2)"))
-    refused(run, 0, ["check", wrong], "wrong.netsor:7", "NT3", "exp(h^2)")
-    refused(run, 1, ["check", wrong, "--strict"], "NT3")
+    refused(
+        run, 1, ["check", wrong, "--strict"], "wrong.netsor:7:1: NT302", "y := exp(h^2)", "not polynomially bounded"
+    )
 
 
 def test_data_of_the_wrong_rank(run: Run) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from netsor.cli import arrays
 from netsor.cli.load import load
 from netsor.cli.problems import OK
 from netsor.cli.settings import parse
+
+if TYPE_CHECKING:
+    from netsor.compilers.results import KernelResult
 
 
 def derive(args: argparse.Namespace) -> int:
@@ -52,40 +55,15 @@ def kernel(args: argparse.Namespace) -> int:
 
     made = compilation(p, device=args.device, dtype=getattr(torch, args.dtype))
     result = made(x, x2, get=args.get)
-    found = dict(parts(result, args.get))
-    arrays.write(target, found)
-    for line in summary(found, result):
+    arrays.write(target, dict(result.items()))
+    for line in summary(result):
         print(line)
     return OK
 
 
-def parts(result: Any, get: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """The arrays asked for by the names they have in the .npz; the NTK of array W is `terms.W`."""
-    for name in get:
-        if name == "terms":
-            yield from ((f"terms.{array}", value) for array, value in result.terms.items())
-        else:
-            yield from _flat(name, getattr(result, name) if name in ("nngp", "ntk") else result.vectors[name])
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """An array under its name; those of several outputs as `name.output`."""
-    if isinstance(value, Mapping):
-        yield from ((f"{name}.{key}", v) for key, v in value.items())
-    else:
-        yield name, value
-
-
-def summary(found: Mapping[str, Any], result: Any) -> Iterator[str]:
+def summary(result: KernelResult) -> Iterator[str]:
     """Names and shapes; method and error where they are not exact."""
-    for name, value in found.items():
+    for name, value in result.items():
         yield f"{name} {list(value.shape)}"
-    yield from inexact(result)
-
-
-def inexact(result: Any) -> Iterator[str]:
-    """`method` and `error` of a result, unless it is exact."""
-    if result.method not in (None, "exact"):
-        yield f"method {result.method}"
-        if result.error is not None:
-            yield f"error {result.error}"
+    if result.error is not None:
+        yield f"method {result.method}, error {result.error:.1g}"
