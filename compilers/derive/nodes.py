@@ -428,10 +428,10 @@ def _find_sampled(n: Normal) -> None:
             symbols = line.params if node is None else _scalars_in(n, node)
             return (node is not None and node.id in nodes) or any(p in scalars for p in symbols)
         used = [line.of] + ([line.mask] if isinstance(line, ir.Softmax) and line.mask is not None else [])
-        return any(v in scalars for v in used)
+        return _consumes_size(line) or any(v in scalars for v in used)
 
     def node_sampled(x: AnyNode) -> bool:
-        if isinstance(x, DataNode):
+        if isinstance(x, DataNode) or (isinstance(x, Reduced | Indexed) and _consumes_size(x.line)):
             return True
         return any(p.id in nodes for p in parents(x)) or any(v in scalars for v in _scalars_in(n, x))
 
@@ -441,6 +441,13 @@ def _find_sampled(n: Normal) -> None:
         nodes |= {x.id for x in n.nodes if x.id not in nodes and node_sampled(x)}
         scalars |= {v for v in n.scalar_line if v not in scalars and scalar_sampled(v)}
     n.sampled, n.sampled_scalars = frozenset(nodes), frozenset(scalars)
+
+
+def _consumes_size(line: Any) -> bool:
+    """Does the result depend on the size of an axis that it no longer shows? Each sample has its own."""
+    if not isinstance(line, ir.Reduce | ir.At):
+        return False
+    return not isinstance(next(d.size for d in line.of.dims if d.axis == line.axis), int)
 
 
 def _scalars_in(n: Normal, x: AnyNode) -> list[ir.Var]:
