@@ -19,7 +19,7 @@ from netsor.check.collapse import Collapse
 from netsor.check.finite import blocks as covariance_blocks
 from netsor.check.finite import covariance
 from netsor.check.flips import dependence, flips
-from netsor.check.flow import Use, uses
+from netsor.check.flow import Use, matrices, uses
 from netsor.check.parity import Signature, bit, refined, substitute
 from netsor.check.witness import Runs, Witness
 
@@ -311,7 +311,8 @@ def explain(lines: Sequence[ir.Line], v: Violation) -> str:
     if v.index < 0 or not isinstance(line, ir.MatMul):
         return f"clause {v.clause} is undecided"
     names = ", ".join(x.name for x in v.readouts)
-    use = f"{line.out} := {line.matrix} @ {line.vector}"
+    matrix, transposed = matrices(lines)[line.matrix]
+    use = f"{line.out} := {matrix}{'.T' if transposed else ''} @ {line.vector}"
     proof = f": {v.witness}" if v.witness else " (undecided: neither proven nor refuted)"
     if v.clause == 2:
         return f"clause 2: {use} uses {line.vector}, which depends on {names}{proof}"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netsor import ir
 from netsor.check.bplike import BPLike, Violation, bp_like, explain
 from netsor.check.gia import Correction, Simple, gia_valid, simple_gia
+from netsor.check.gradients import Readiness, ntk_ready
+from netsor.check.rank import rank_stable
+from netsor.check.regular import Summary, regular
 from netsor.check.report import VERDICTS, Report
 from netsor.check.structure import structure_diagnostics
 from netsor.check.types import line_diagnostics
@@ -28,20 +31,63 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
     if typing:
         return _ill_typed(p, typing)
     whole, problems = _with_backward(p)
-    chosen = _chosen(whole, readouts)
-    bp = bp_like(whole.lines, chosen)
-    simple = simple_gia(whole.lines, whole.outputs)
-    valid, why, correction = gia_valid(whole.lines, bp.verdict, data_of(whole, x))
-    verdicts: dict[str, bool | None] = dict.fromkeys(VERDICTS) | {
+    lines, data = whole.lines, data_of(whole, x)
+    bp = bp_like(lines, _chosen(whole, readouts))
+    simple = simple_gia(lines, whole.outputs)
+    valid, why, correction = gia_valid(lines, bp.verdict, data)
+    functions = regular(lines, len(p.lines), _forward(whole), data)
+    stable, rank_reason, rank_line = rank_stable(lines, data)
+    ready = _ready(p, whole, functions)
+    verdicts: dict[str, bool | None] = {
         "well_typed": True, "bp_like": bp.verdict, "simple_gia": simple.verdict, "gia_valid": valid,
+        "polynomially_bounded": functions.polynomially_bounded, "parameter_controlled": functions.parameter_controlled,
+        "rank_stable": stable, "ntk_ready": ready.verdict,
     }  # fmt: skip
-    reasons = {"well_typed": "every line has its type", "bp_like": bp.reason, "simple_gia": simple.reason}
-    reasons["gia_valid"] = why
-    found = [*problems, *_independence(whole, bp, simple, valid, why, correction)]
+    reasons = functions.reasons | {
+        "well_typed": "every line has its type", "bp_like": bp.reason, "simple_gia": simple.reason, "gia_valid": why,
+        "rank_stable": rank_reason, "ntk_ready": ready.reason,
+    }  # fmt: skip
+    found = [*problems, *_independence(whole, bp, simple, valid, why, correction), *functions.findings]
+    if stable is False and rank_line is not None:
+        found.append(_rank(whole, rank_line, rank_reason))
+    classes = cdcs(lines)
     return Report(
-        whole, *_in_order(verdicts), reasons=reasons, readouts=tuple(v.name for v in bp.readouts) if bp.verdict else (),
-        cdcs=cdcs(whole.lines), violations=tuple(_violation(whole, v, "error") for v in bp.violations),
-        diagnostics=tuple(found), witnesses=tuple(v.witness for v in bp.violations if v.witness),
+        whole, *_in_order(verdicts), reasons={name: reasons[name] for name in VERDICTS},
+        readouts=tuple(v.name for v in bp.readouts) if bp.verdict else (), cdcs=classes,
+        theorem=theorem(verdicts, lines, len(classes)),
+        violations=tuple(_violation(whole, v, "error") for v in bp.violations if v.index >= 0),
+        diagnostics=(*found, *ready.findings), witnesses=tuple(v.witness for v in bp.violations if v.witness),
+    )  # fmt: skip
+
+
+def theorem(verdicts: Mapping[str, bool | None], lines: Sequence[ir.Line], classes: int) -> str | None:
+    """The Master Theorem whose assumptions hold, or None."""
+    if not (verdicts["bp_like"] and verdicts["polynomially_bounded"]):
+        return None
+    if not any(line.out.kind == "C" for line in lines):
+        return "Theorem A.6 (NETSOR⊤)" if classes < 2 else "Theorem C.4 (NETSOR⊤, variable dimensions)"
+    if not (verdicts["parameter_controlled"] and verdicts["rank_stable"]):
+        return None
+    return "Theorem B.2 (NETSOR⊤⁺)" if classes < 2 else "Theorem C.7 (NETSOR⊤⁺, variable dimensions)"
+
+
+def _forward(p: ir.ProgramLike) -> int:
+    """The number of lines of the forward pass; 0 without an output."""
+    return max((o.at for o in p.outputs), default=0)
+
+
+def _ready(p: Program, whole: Program, functions: Summary) -> Readiness:
+    ready = ntk_ready(p, whole)
+    if ready.verdict and functions.differentiable is None:
+        return Readiness(None, functions.reasons["differentiable"])
+    return ready
+
+
+def _rank(p: ir.ProgramLike, index: int, reason: str) -> Diagnostic:
+    line = p.lines[index]
+    return Diagnostic(
+        "NT401", "warning", f"rank stability fails: {reason}", line.out.name, index, "Assumption B.7", line.loc,
+        "avoid arguments that differ only by a scalar that vanishes in the limit",
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import sympy as sp
 
@@ -22,7 +22,7 @@ class Collapse:
 
     def symbol(self, v: ir.Var) -> sp.Symbol:
         if v not in self.symbols:
-            s = sp.Symbol(f"x{len(self.symbols)}", real=True)
+            s = sp.Symbol(f"{'c' if v.kind == 'C' else 'x'}{len(self.symbols)}", real=True)
             self.symbols[v], self.variables[s] = s, v
         return self.symbols[v]
 
@@ -83,7 +83,3 @@ def _size(e: sp.Expr) -> int:
             break
     return count
 
-
-def names_of(table: Mapping[sp.Symbol, ir.Var]) -> dict[sp.Symbol, sp.Symbol]:
-    """Symbols with the variables' names, for messages."""
-    return {s: sp.Symbol(v.name) for s, v in table.items()}

@@ -34,10 +34,22 @@ def generic(lines: Sequence[ir.Line], sizes: Sizes, rng: np.random.Generator) ->
             case ir.InputVector() | ir.Data():
                 found[line.out] = rng.standard_normal(shape)
             case ir.InputScalar():
-                found[line.out] = rng.uniform(0.5, 1.5, shape)
+                found[line.out] = _given(line, sizes) if is_constant(line) else rng.uniform(0.5, 1.5, shape)
             case _:
                 pass
     return found
+
+
+def is_constant(line: ir.Line) -> bool:
+    """An array of numbers over axes: it has its values at every width."""
+    return isinstance(line, ir.InputScalar) and line.limit is not None and bool(line.out.dims)
+
+
+def _given(line: ir.InputScalar, sizes: Sizes) -> Array:
+    """The limit as an array; "position" is each element's own index."""
+    shape = sizes.shape(line.out)
+    limit = np.arange(shape[0], dtype=float) if line.limit == "position" else np.asarray(line.limit, dtype=float)
+    return np.broadcast_to(limit, shape).copy()
 
 
 def natural(
@@ -51,8 +63,7 @@ def natural(
             case ir.InputMatrix():
                 found[line.out] = found[line.out] * matrix_scale(line, sizes)
             case ir.InputScalar() if line.limit is not None:
-                limit = np.asarray(line.limit, dtype=float)
-                found[line.out] = np.broadcast_to(limit, sizes.shape(line.out)).copy()
+                found[line.out] = _given(line, sizes)
             case ir.Data() | ir.InputScalar() if line.out.name in given:
                 found[line.out] = np.broadcast_to(np.asarray(given[line.out.name], float), sizes.shape(line.out)).copy()
             case _:
@@ -150,7 +161,7 @@ def _passes(lines: Sequence[ir.Line], sizes: Sizes) -> int:
 
 
 def _trsp(line: ir.Trsp, values: Values, sizes: Sizes) -> Array:
-    return cast(Array, np.swapaxes(values[line.of], -1, -2))
+    return np.swapaxes(values[line.of], -1, -2)
 
 
 def _matmul(line: ir.MatMul, values: Values, sizes: Sizes) -> Array:

@@ -1,9 +1,11 @@
 """Is the gradient independence assumption right? (Condition 1 and the correction terms of the general rule.)
 
 `simple_gia`: every output's readout is an input vector of mean zero, uncorrelated with all other inputs, and no
-output's vector depends on it. `gia_valid`: True when the program is BP-like or no matrix is used both as W and as Wᵀ; False when
-moment(Wx ⊙ z) has a nonzero limit for some pair of uses Wx and Wᵀz (independence would make it 0), shown by sampling at
-two widths; otherwise None.
+output's vector depends on it.
+
+`gia_valid`: True when the program is BP-like or no matrix is used both as W and as Wᵀ; False when moment(Wx ⊙ z), which
+equals moment(x ⊙ Wᵀz), has a nonzero limit for some pair of uses Wx and Wᵀz (independence would make it 0), shown by
+sampling at two widths; otherwise None. By Stein's lemma all correction terms vanish if and only if these moments do.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from netsor.check.evaluate import Array, NoValue
 from netsor.check.finite import execute, natural
 from netsor.check.flips import dependence
 from netsor.check.flow import Use, used_both_ways, uses
-from netsor.check.shapes import Sizes, aligned, fitting
+from netsor.check.scalars import data_sizes
+from netsor.check.shapes import Sizes, aligned
 from netsor.check.witness import Runs
 
 Verdict = tuple[bool | None, str]
@@ -74,7 +77,7 @@ def _unused(lines: Sequence[ir.Line], outputs: Sequence[ir.Output], readouts: Se
 
 @dataclass(frozen=True)
 class Correction:
-    """moment(forward ⊙ backward) tends to `value` ± `error`; independence of W and Wᵀ would make it 0."""
+    """moment(forward ⊙ backward), normalised, is `value` ± `error`; independence of W and Wᵀ would make its limit 0."""
 
     matrix: str
     forward: str
@@ -86,8 +89,8 @@ class Correction:
 
     def __str__(self) -> str:
         return (
-            f"moment({self.forward} * {self.backward}) is {self.value:.3g} ± {self.error:.1g} at width {self.width}"
-            f" and does not vanish; with {self.matrix} and {self.matrix}.T independent it would"
+            f"the correlation of {self.forward} and {self.backward} is {self.value:.3f} ± {self.error:.3f} at width"
+            f" {self.width} and does not vanish; with {self.matrix} and {self.matrix}.T independent it would"
         )
 
 
@@ -137,7 +140,7 @@ def _sampled(lines: Sequence[ir.Line], both: Sequence[ir.Var], width: int, data:
     by_matrix = {m: [u for u in uses(lines) if u.matrix is m] for m in both}
     pairs = [(y, z) for us in by_matrix.values() for y in us if not y.transposed for z in us if z.transposed]
     samples: list[list[Array]] = [[] for _ in pairs]
-    sizes = _sizes(lines, width, data)
+    sizes = data_sizes(lines, width, data or {})
     fixed = _fixed(lines, sizes, data)
     for seed in range(_SEEDS):
         inputs = natural(lines, sizes, np.random.default_rng(seed)) | fixed
@@ -152,19 +155,6 @@ def _fixed(lines: Sequence[ir.Line], sizes: Sizes, data: Mapping[str, Any] | Non
     kinds = (ir.Data, ir.InputScalar)
     drawn = natural(lines, sizes, np.random.default_rng(1234), data)
     return {line.out: drawn[line.out] for line in lines if isinstance(line, kinds)}
-
-
-def _sizes(lines: Sequence[ir.Line], width: int, data: Mapping[str, Any] | None) -> Sizes:
-    if not data:
-        return fitting(lines, width)
-    axes: dict[str, int] = {}
-    features: dict[str, int] = {}
-    for line in lines:
-        if isinstance(line, ir.Data) and line.out.name in data:
-            array = np.asarray(data[line.out.name])
-            features[line.out.name] = array.shape[-1]
-            axes |= {d.axis.name: s for d, s in zip(line.out.dims, array.shape, strict=False)}
-    return Sizes(width, axes, features)
 
 
 def _moments(y: Array, z: Array, forward: Use, backward: Use) -> Array:

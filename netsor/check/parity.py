@@ -1,8 +1,9 @@
 """Under which sign flips of its arguments is an expression invariant up to sign?
 
 The flips (one bit per symbol) for which e(flipped) = ±e form a group H, and the sign is a character of it. A
-`Signature` gives H by linear equations and the character by a linear form, both over GF(2). The structural signature is found by
-recursion over the tree and is a subgroup of the true one; `refined` adds flips that numbers suggest and sympy proves.
+`Signature` gives H by linear equations and the character by a linear form, both over GF(2). The structural signature is
+found by recursion over the tree and is a subgroup of the true one; `refined` adds flips that numbers suggest and sympy
+proves.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _property(text: str) -> str:
 
 
 def _sarif(reports: Sequence[Report]) -> str:
-    from netsor.explain import CODES
+    from netsor.check.codes import CODES
 
     found = [d for r in reports for d in r.diagnostics]
     used = sorted({d.code for d in found})

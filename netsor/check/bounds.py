@@ -1,0 +1,328 @@
+"""Structural bounds of expressions: an interval, a lower bound of |e|, and the growth of |e| in its arguments.
+
+`level` 0 is polynomial growth, 1 exponential of a polynomial, and so on: an upper bound. `singular` means that |e| may
+be unbounded near a point (a null set). Bounds hold for all values of the symbols in their ranges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import sympy as sp
+
+from netsor.functions import Function, Head, _symbols
+
+INF = math.inf
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """low ≤ e ≤ high, |e| ≥ gap, and the growth of |e|."""
+
+    low: float = -INF
+    high: float = INF
+    level: int = 0
+    singular: bool = False
+    defined: bool = True  # a real number almost everywhere
+    apart: float = 0.0  # |e| is at least this where low ≤ 0 ≤ high
+
+    @property
+    def gap(self) -> float:
+        return max(self.low, -self.high, self.apart, 0.0)
+
+    @property
+    def polynomial(self) -> bool:
+        """Proven: |e| ≤ C‖x‖^p + c."""
+        return self.defined and not self.singular and self.level == 0
+
+    @property
+    def bounded(self) -> bool:
+        return self.low > -INF and self.high < INF
+
+
+UNKNOWN = Bound(level=9, singular=True, defined=False)
+Ranges = Mapping[sp.Symbol, Bound]
+
+
+def ranged(low: float, high: float) -> Bound:
+    return Bound(low, high)
+
+
+def bound(e: sp.Expr, ranges: Ranges) -> Bound:
+    """The bound of an expression; symbols without a range are any real numbers."""
+    if isinstance(e, sp.Symbol):
+        return ranges.get(e, Bound())
+    if e.is_number and not e.free_symbols and not e.atoms(Head):
+        return _number(e)
+    if isinstance(e, sp.Add):
+        return _sum([bound(a, ranges) for a in e.args])
+    if isinstance(e, sp.Mul):
+        return _product(e, ranges)
+    if isinstance(e, sp.Pow):
+        return _power(e, ranges)
+    return _function(e, ranges)
+
+
+def _number(e: sp.Expr) -> Bound:
+    if not e.is_real:
+        return UNKNOWN
+    value = float(e)
+    return Bound(value, value)
+
+
+def _sum(parts: Sequence[Bound]) -> Bound:
+    return Bound(
+        sum(p.low for p in parts), sum(p.high for p in parts), max(p.level for p in parts),
+        any(p.singular for p in parts), all(p.defined for p in parts),
+    )  # fmt: skip
+
+
+def _times(a: float, b: float) -> float:
+    return 0.0 if a == 0 or b == 0 else a * b
+
+
+def _interval_product(a: Bound, b: Bound) -> Bound:
+    ends = [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return Bound(
+        min(ends), max(ends), max(a.level, b.level), a.singular or b.singular, a.defined and b.defined,
+        _times(a.gap, b.gap) if a.gap < INF and b.gap < INF else 0.0,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- products, with cancelling singularities
+
+
+def _base(e: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
+    """A factor as (|base|, exponent); None when it is no power."""
+    base, exponent = (e.base, e.exp) if isinstance(e, sp.Pow) else (e, sp.Integer(1))
+    if isinstance(base, sp.Pow) and base.exp.is_number:
+        base, exponent = base.base, base.exp * exponent
+    if isinstance(base, sp.Abs) or (isinstance(base, Head) and base.spec.name == "abs"):
+        base = base.args[0]
+    return base, exponent
+
+
+def _log_base(e: sp.Expr) -> sp.Expr | None:
+    """b for the factors log b, log |b| and their natural powers."""
+    if isinstance(e, sp.Pow) and e.exp.is_Integer and e.exp > 0:
+        e = e.base
+    if not isinstance(e, sp.log):
+        return None
+    found = _base(e.args[0])
+    return None if found is None else found[0]
+
+
+def _product(e: sp.Mul, ranges: Ranges) -> Bound:
+    e, shares = _without_shares(e, ranges)
+    parts = [bound(a, ranges) for a in e.args] + [Bound(0.0, 1.0)] * shares
+    total = parts[0]
+    for p in parts[1:]:
+        total = _interval_product(total, p)
+    if not total.singular or not all(p.defined for p in parts):
+        return total
+    cancelled = _cancels(e, parts[: len(e.args)], ranges)
+    return Bound(total.low, total.high, total.level, False, True) if cancelled else total
+
+
+def _without_shares(e: sp.Mul, ranges: Ranges) -> tuple[sp.Mul, int]:
+    """Factors a^k / (a + b + …)^k with a, b, … ≥ 0 lie in [0, 1]: the product without them, and their number."""
+    factors, shares = list(e.args), 0
+    for d in e.args:
+        power = int(-d.exp) if isinstance(d, sp.Pow) and d.exp.is_Integer and d.exp < 0 else 0
+        if not power or not isinstance(d.base, sp.Add) or any(bound(t, ranges).low < 0 for t in d.base.args):
+            continue
+        whole = {t**k: k for t in d.base.args if t.free_symbols for k in range(1, power + 1)}
+        found = next((f for f in factors if f in whole), None)
+        if found is not None:
+            factors.remove(found)
+            factors[factors.index(d)] = d.base ** (whole[found] - power)
+            shares += 1
+    return (sp.Mul(*factors, sp.Integer(1), evaluate=False) if shares else e), shares
+
+
+def _cancels(e: sp.Mul, parts: Sequence[Bound], ranges: Ranges) -> bool:
+    """|b|^q |log|b||^k is bounded near b = 0 for q > 0, and for q ≥ 0 without logarithms; q the total exponent."""
+    powers: dict[sp.Expr, float] = {}
+    logs: set[sp.Expr] = set()
+    singular: set[sp.Expr] = set()
+    for factor, part in zip(e.args, parts, strict=True):
+        log_base = _log_base(factor)
+        if log_base is not None:
+            logs.add(log_base)
+            singular |= {log_base} if part.singular else set()
+            continue
+        base, exponent = _base(factor) or (factor, sp.Integer(1))
+        powers[base] = powers.get(base, 0.0) + bound(exponent, ranges).low
+        if part.singular:
+            singular.add(base)
+    for b in singular:
+        q = powers.get(b, 0.0)
+        if bound(b, ranges).level > 0 or bound(b, ranges).singular or not (q > 0 or (q == 0 and b not in logs)):
+            return False
+    return True
+
+
+# ---------------------------------------------------------------- powers and functions
+
+
+def _power(e: sp.Pow, ranges: Ranges) -> Bound:
+    base, exponent = bound(e.base, ranges), bound(e.exp, ranges)
+    if e.exp.is_number and exponent.defined:
+        return _fixed_power(base, e.exp)
+    if base.low < 0 or not exponent.bounded:
+        return _exp(_interval_product(exponent, _log(base))) if base.low > 0 else UNKNOWN
+    singular = base.singular or (exponent.low < 0 and base.gap == 0)
+    return Bound(0.0, INF, base.level, singular, base.defined)
+
+
+def _fixed_power(base: Bound, q: sp.Expr) -> Bound:
+    power = float(q)
+    if not q.is_Integer and base.low < 0:
+        return UNKNOWN
+    if power < 0:
+        return _negative_power(base, q)
+    even = q.is_Integer and q % 2 == 0
+    if base.low >= 0:
+        low, high = _raise(base.low, power), _raise(base.high, power)
+    elif even:
+        low, high = _raise(base.gap, power), _raise(max(-base.low, base.high), power)
+    else:
+        low, high = _signed(base.low, power), _signed(base.high, power)
+    return Bound(low, high, base.level, base.singular, base.defined, _raise(base.gap, power))
+
+
+def _raise(value: float, power: float) -> float:
+    if value == INF:
+        return INF
+    try:
+        return float(value**power)
+    except OverflowError:
+        return INF
+
+
+def _signed(value: float, power: float) -> float:
+    """An odd power."""
+    return _raise(value, power) if value >= 0 else -_raise(-value, power)
+
+
+def _negative_power(base: Bound, q: sp.Expr) -> Bound:
+    power = float(q)
+    if base.gap == 0:
+        low = 0.0 if base.low >= 0 or (q.is_Integer and q % 2 == 0) else -INF
+        return Bound(low, INF, 0, True, base.defined)
+    top = _raise(base.gap, power)
+    if base.low > 0 or (q.is_Integer and q % 2 == 0):
+        bottom = 0.0 if base.high == INF or base.low <= 0 else _raise(base.high, power)
+        return Bound(bottom, top, 0, False, base.defined)
+    return Bound(-top, top if base.high > 0 else 0.0, 0, False, base.defined)
+
+
+def _exp(a: Bound) -> Bound:
+    high = math.exp(min(a.high, 700.0)) if a.high < INF else INF
+    low = 0.0 if a.low < -700 else math.exp(min(a.low, 700.0))
+    if a.high < INF:
+        return Bound(low, high, 0, False, a.defined)
+    return Bound(low, INF, a.level + 1, a.singular, a.defined)
+
+
+def _log(a: Bound) -> Bound:
+    if a.low < 0:
+        return UNKNOWN
+    low = math.log(a.low) if a.low > 0 else -INF
+    high = math.log(a.high) if 0 < a.high < INF else INF
+    return Bound(low, high, max(a.level - 1, 0), a.singular or a.low == 0, a.defined)
+
+
+def _monotone(low: float, high: float, least: float, most: float) -> Bound:
+    return Bound(max(low, least), min(high, most))
+
+
+_BOUNDED: dict[str, Range] = {
+    "sin": (-1, 1), "cos": (-1, 1), "tanh": (-1, 1), "erf": (-1, 1), "erfc": (0, 2), "atan": (-2, 2), "sign": (-1, 1),
+    "step": (0, 1), "Heaviside": (0, 1), "sigmoid": (0, 1), "gaussian": (0, 1), "acot": (-2, 2),
+}  # fmt: skip
+_BELOW: dict[str, float] = {"softplus": 0.0, "gelu": -0.2, "silu": -0.3}
+
+
+def _function(e: sp.Expr, ranges: Ranges) -> Bound:
+    name = e.spec.name if isinstance(e, Head) else type(e).__name__
+    args = [bound(a, ranges) for a in e.args if isinstance(a, sp.Expr)]
+    ours = not isinstance(e, Head) or not e.spec.user
+    if name in _BOUNDED and ours:
+        low, high = _BOUNDED[name]
+        return Bound(low, high, 0, False, args[0].defined)
+    special = _special(name, e, args, ranges) if ours else None
+    if special is not None:
+        return special
+    return _of_head(e.spec, args) if isinstance(e, Head) else UNKNOWN
+
+
+def _special(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Bound | None:
+    a = args[0] if args else UNKNOWN
+    match name:
+        case "exp":
+            return _exp(a)
+        case "log":
+            return _log(a)
+        case "Abs" | "abs":
+            top = max(-a.low, a.high)
+            return Bound(a.gap, top, a.level, a.singular, a.defined)
+        case "relu":
+            return Bound(max(a.low, 0.0), max(a.high, 0.0), a.level, a.singular, a.defined)
+        case "floor" | "ceiling":
+            return Bound(a.low - 1, a.high + 1, a.level, a.singular, a.defined)
+        case _:
+            return _rarer(name, e, args, ranges)
+
+
+def _rarer(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Bound | None:
+    a = args[0] if args else UNKNOWN
+    match name:
+        case "sinh" | "cosh":
+            if a.bounded:
+                top = math.cosh(min(max(-a.low, a.high), 700))
+                return Bound(-top, top, 0, False, a.defined)
+            return Bound(1.0 if name == "cosh" else -INF, INF, a.level + 1, a.singular, a.defined)
+        case "asinh" | "softplus" | "gelu" | "silu":
+            return Bound(_BELOW.get(name, -INF), INF, a.level, a.singular, a.defined)
+        case "Max" | "Min":
+            pick = max if name == "Max" else min
+            both = _sum(args)
+            low, high = pick(p.low for p in args), pick(p.high for p in args)
+            return Bound(low, high, both.level, both.singular, both.defined)
+        case "tan":
+            return bound(sp.sin(e.args[0]) / sp.cos(e.args[0], evaluate=False), ranges)
+        case "Piecewise":
+            pieces = [bound(v, ranges) for v, _ in e.args]
+            both = _sum(pieces)
+            low, high = min(p.low for p in pieces), max(p.high for p in pieces)
+            return Bound(low, high, both.level, both.singular, both.defined)
+        case _:
+            return None
+
+
+_FACTS: dict[str, int] = {"bounded": 0, "polynomial": 0, "exponential": 1, "super-gaussian": 1}
+
+
+def _of_head(spec: Function, args: Sequence[Bound]) -> Bound:
+    """A head by its definition; a numeric one by the growth it was declared with."""
+    if not spec.numeric:
+        body = bound(_definition(spec), dict(zip(_symbols(spec.arity), args, strict=True)))
+        if body.polynomial or spec.growth not in ("bounded", "polynomial"):
+            return body
+    if spec.growth is None or spec.growth not in _FACTS:
+        return UNKNOWN
+    inner = max((a.level for a in args), default=0)
+    defined = all(a.defined for a in args)
+    if spec.growth == "bounded":
+        return Bound(defined=defined)
+    return Bound(level=inner + _FACTS[spec.growth], singular=any(a.singular for a in args), defined=defined)
+
+
+@cache
+def _definition(spec: Function) -> sp.Expr:
+    return spec.definition(*_symbols(spec.arity))

@@ -1,0 +1,115 @@
+"""Growth of functions and of their weak derivatives (polynomial boundedness; Corollary 7.3).
+
+Checks each function of a program: |φ(x)| ≤ C‖x‖^p + c, proven by structural bounds or refuted by values along a ray or
+near a singular point; and the same for its weak derivative in every argument, which a jump does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import sympy as sp
+
+from netsor.check.bounds import Bound, bound
+from netsor.check.extremes import at_infinity, at_points, jump
+from netsor.functions import Head
+
+RangesKey = tuple[tuple[sp.Symbol, Bound], ...]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """True: polynomially bounded; False: refuted by `reason`, with log|φ| ~ |x|^order (0: a singular point)."""
+
+    verdict: bool | None
+    reason: str
+    order: float = 0.0
+
+
+@dataclass(frozen=True)
+class Regularity:
+    """Growth of a function and of its weak derivative (None with `jump` set: the derivative is no function)."""
+
+    value: Growth
+    derivative: Growth
+    jump: str | None = None
+
+
+@lru_cache(maxsize=4096)
+def growth(e: sp.Expr, ranges: RangesKey = ()) -> Growth:
+    """Is |e| polynomially bounded in its vector arguments, for parameters in their ranges?
+
+    Arguments may have a range too: they are then not free, and no counterexample is searched for.
+    """
+    table = dict(ranges)
+    if bound(e, table).polynomial:
+        return Growth(True, "polynomially bounded")
+    symbols = _symbols_of(e)
+    if any(h.spec.numeric for h in e.atoms(Head)):
+        return Growth(None, f"{e} holds a numeric function without a stated growth")
+    if any(s.name.startswith("x") and s in e.free_symbols for s in table):
+        return Growth(None, "no bound was found for the values that its arguments take")
+    fixed = _at_middle(e, table)
+    for search in (at_points, at_infinity):
+        found = search(fixed, [s for s in symbols if s in fixed.free_symbols])
+        if found is not None:
+            return Growth(False, str(found), found.order)
+    return Growth(None, "neither a bound nor a counterexample was found")
+
+
+def _symbols_of(e: sp.Expr) -> list[sp.Symbol]:
+    return sorted(e.free_symbols, key=lambda s: (s.name[0] != "x", len(s.name), s.name))
+
+
+def _at_middle(e: sp.Expr, table: dict[sp.Symbol, Bound]) -> sp.Expr:
+    """Parameters at a typical value of their range."""
+    values = {}
+    for s, b in table.items():
+        if s in e.free_symbols:
+            inside = (b.low + b.high) / 2 if b.bounded else max(b.low, 0.0) + 0.5 if b.low > -1e300 else 0.5
+            values[s] = sp.Rational(str(inside))
+    return e.xreplace(values)
+
+
+@lru_cache(maxsize=4096)
+def regularity(e: sp.Expr, ranges: RangesKey = ()) -> Regularity:
+    """Growth of e and of its weak derivatives in the vector arguments."""
+    value = growth(e, ranges)
+    symbols = [s for s in _symbols_of(e) if s.name.startswith("x")]
+    if any(h.spec.numeric for h in e.atoms(Head)):
+        return Regularity(value, Growth(None, "a numeric function"))
+    where = jump(e, symbols) if _may_jump(e) else None
+    if where is not None:
+        return Regularity(value, Growth(None, f"it jumps at {where}: the weak derivative is no function"), where)
+    return Regularity(value, derivative_growth(e, symbols, ranges))
+
+
+def derivative_growth(e: sp.Expr, symbols: Sequence[sp.Symbol], ranges: RangesKey) -> Growth:
+    """Growth of the derivatives in the given symbols, deltas (at points where e is continuous) left out."""
+    undecided: Growth | None = None
+    for s in symbols:
+        found = growth(without_deltas(sp.diff(e, s)), ranges)
+        if found.verdict is False:
+            return found
+        if found.verdict is None:
+            undecided = found
+    return undecided or Growth(True, "polynomially bounded")
+
+
+def without_deltas(e: sp.Expr) -> sp.Expr:
+    """The absolutely continuous part of a derivative."""
+    return e.replace(lambda a: isinstance(a, sp.DiracDelta), lambda a: sp.Integer(0))
+
+
+def _may_jump(e: sp.Expr) -> bool:
+    """Holds a function with jumps, or one that is singular at a point."""
+    for a in sp.preorder_traversal(e):
+        if isinstance(a, Head) and (a.spec.jumps or a.spec.user):
+            return True
+        if isinstance(a, sp.Heaviside | sp.sign | sp.floor | sp.ceiling | sp.Piecewise):
+            return True
+        if isinstance(a, sp.Pow) and a.exp.is_negative and a.base.free_symbols:
+            return True
+    return False

@@ -1,0 +1,25 @@
+"""Parameter control and rank stability, against regularity.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sympy as sp
+from instructions import formula
+from load import load
+
+from netsor import ir
+from netsor.check.control import control
+from netsor.check.scalars import neighbourhood
+
+CONTROL: list[dict[str, Any]] = load("regularity").data["parameter_control"]
+
+
+@pytest.mark.parametrize("case", CONTROL, ids=lambda c: f"{c['formula']} at {c['limit_parameters']}")
+def test_parameter_control(case: dict[str, Any]) -> None:
+    params = list(case["limit_parameters"])
+    e = formula(case["formula"], ["x"], params)
+    limit: dict[sp.Symbol, float] = {ir.param(j): case["limit_parameters"][c] for j, c in enumerate(params)}
+    found = control(e, {c: neighbourhood(v) for c, v in limit.items()}, limit)
+    assert found.verdict is case["parameter_controlled"], found.reason
