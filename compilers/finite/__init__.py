@@ -2,6 +2,6 @@
 
 from netsor.compilers.finite.network import run
 from netsor.compilers.finite.result import Simulation
-from netsor.compilers.finite.simulate import samples_at, simulate
+from netsor.compilers.finite.simulate import simulate
 
-__all__ = ["Simulation", "run", "samples_at", "simulate"]
+__all__ = ["Simulation", "run", "simulate"]

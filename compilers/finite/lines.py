@@ -56,9 +56,9 @@ def _index_form(line: IndexForm, of: Value, binding: Binding) -> Value:
 
 
 def constant(line: ir.InputScalar, binding: Binding, like: dict[str, Any]) -> Value:
-    """The given limit of a scalar, over its axes."""
-    data = torch.tensor(_numbers(line.limit), **like)
+    """The given limit of a scalar, over its axes; the limit "position" is the index along its one axis."""
     shape = binding.shape(line.out)
+    data = torch.arange(*shape, **like) if line.limit == "position" else torch.tensor(_numbers(line.limit), **like)
     if data.ndim not in (0, len(shape)) or (data.ndim and tuple(data.shape) != shape):
         raise InputError(
             f"the values of {line.out} have shape {list(data.shape)}, its axes have sizes {list(shape)}", code="NT604"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -44,19 +44,6 @@ def simulate(
     for width, seed in tqdm(pairs, desc=f"simulate {p.name}", disable=None if progress is None else not progress):
         result.add(width, run(width, seed))
     return result
-
-
-def samples_at(
-    p: Any, x: Any, width: int, seeds: Sequence[int], **options: Any
-) -> Iterator[tuple[int, kernels.Kernels]]:
-    """(seed, kernels) at one width, one at a time; options as in `simulate`."""
-    options = {"methods": ("backward", "autograd"), "vectors": (), "dtype": torch.float64, "device": "cpu"} | options
-    sizes = options.pop("sizes", None)
-    program = _with_backward(p) if "backward" in options["methods"] else p
-    groups = bind(program, x, sizes, options["dtype"], options["device"])
-    run = _Runner(program, groups, **options)
-    for seed in seeds:
-        yield seed, run(width, seed)
 
 
 class _Runner:
@@ -167,4 +154,4 @@ def _limits(p: Any, x: Any, limit: Any, vectors: Sequence[str]) -> dict[str, tor
     return {key: value.detach().cpu().to(torch.float64) for key, value in found.items()}
 
 
-__all__ = ["WIDTHS", "Simulation", "samples_at", "simulate"]
+__all__ = ["WIDTHS", "Simulation", "simulate"]

@@ -1,0 +1,300 @@
+"""The straight-line program that families are shorthand for, at given sizes of the axes.
+
+Every element of a family is one variable: `x[2, 3]` becomes `x_2_3`. Sums and means over an axis become Nonlins, a
+maximum a Nonlin with Max, a softmax arithmetic of scalars; windows, at, place, shift and rename disappear, and so does
+every zero vector. A matrix or vector without an axis is shared along it. The elements of a data family are data of
+one feature dimension.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import sympy as sp
+
+from netsor import ir
+from netsor.constants import free_name
+from netsor.dsl import Program
+from netsor.errors import Location, ProgramError, UnsupportedError
+from netsor.expressions import Expr
+from netsor.positions import Index, IndexForm, size_at, sources
+
+Key = tuple[ir.Var, tuple[int, ...]]
+
+
+def unroll(p: Program, sizes: Mapping[str, int]) -> Program:
+    """The program without axes; `sizes` gives the axes whose size the data would decide."""
+    return Unrolled(p, sizes).program
+
+
+class _NeededError(Exception):
+    """An element is read before it is made."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+class Unrolled:
+    """A program unrolled: `program`, and `elements` from (variable, indices) to its variable or number."""
+
+    def __init__(self, p: Program, sizes: Mapping[str, int]) -> None:
+        self.source = p
+        self.sizes = {a.name: a.size for a in p.axes if a.size is not None} | dict(sizes)
+        self.program = Program(p.name)
+        self.program._widths = {w.name: w for w in p.widths}
+        self.program._functions = dict(p.functions)
+        self.lines: dict[ir.Var, ir.Line] = {line.out: line for line in p.lines}
+        self.elements: dict[Key, Any] = {}  # a variable, a number (a constant vector or scalar), None when left out
+        self._ones: dict[ir.Dimension, Expr] = {}
+        outputs = {o.at: [q for q in p.outputs if q.at == o.at] for o in p.outputs}
+        for i, line in enumerate(p.lines):
+            self._outputs(outputs.pop(i, []))
+            for index in self.indices(line.out):
+                self._make((line.out, tuple(index.values())))
+        self._outputs([o for rest in outputs.values() for o in rest])
+        self._statements()
+
+    def inputs(self, x: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays `[sample, *axes, …]` of the program's inputs as arrays of the elements, by name."""
+        return self._split(x, 1)
+
+    def arrays(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Random arrays `[*axes, …]` as arrays of the elements, by name."""
+        return self._split(arrays, 0)
+
+    def _split(self, arrays: Mapping[str, Any], before: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for var in self.lines:
+            if var.name in arrays:
+                for index in self.indices(var):
+                    place = (slice(None),) * before + tuple(index.values())
+                    element = self.get(var, index)
+                    if isinstance(element, ir.Var):
+                        found[element.name] = arrays[var.name][place]
+        return found
+
+    def size(self, size: ir.Size) -> int:
+        return size_at(size, self.sizes)
+
+    def indices(self, var: ir.Var) -> Iterator[dict[str, int]]:
+        """The indices of every element, by axis, in the variable's order."""
+        names = [d.axis.name for d in var.dims]
+        for index in product(*(range(self.size(d.size)) for d in var.dims)):
+            yield dict(zip(names, index, strict=True))
+
+    def get(self, var: ir.Var, index: Index) -> Any:
+        """The element of a variable; axes that it lacks are ignored."""
+        key = (var, tuple(index[a.name] for a in var.axes))
+        if key not in self.elements:
+            raise _NeededError(key)
+        return self.elements[key]
+
+    # ------------------------------------------------------------ making elements
+
+    def _make(self, key: Key) -> None:
+        """One element, and before it those that a scan defines later."""
+        stack = [key]
+        while stack:
+            top = stack[-1]
+            if top in self.elements:
+                stack.pop()
+                continue
+            var, values = top
+            index = dict(zip((a.name for a in var.axes), values, strict=True))
+            try:
+                self.elements[top] = self._element(self.lines[var], index)
+            except _NeededError as needed:
+                if needed.key in stack:
+                    raise ProgramError(
+                        f"{element_name(*needed.key)} depends on itself", code="NT107", location=self.lines[var].loc
+                    ) from None
+                stack.append(needed.key)
+
+    def _element(self, line: ir.Line, index: dict[str, int]) -> Any:
+        name = element_name(line.out, tuple(index.values()))
+        match line:
+            case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp():
+                return self._input(line, index, name)
+            case ir.MatMul():
+                x = self.get(line.vector, index)
+                if x == 0:
+                    return sp.Integer(0)
+                matrix, vector = self.get(line.matrix, index), self.vector(x, line.vector)
+                out = self._new(name, "G", line.out.rows)
+                return self._add(ir.MatMul(out, matrix, vector, line.loc))
+            case ir.Nonlin() | ir.Moment():
+                table = {ir.arg(i): self._sym(self.get(v, index)) for i, v in enumerate(line.args)}
+                table |= {ir.param(i): self._sym(self.get(v, index)) for i, v in enumerate(line.params)}
+                return self._coordinatewise(line, line.expr.xreplace(table), name)
+            case ir.Reduce():
+                return self._reduce(line, index, name)
+            case ir.Softmax():
+                return self._softmax(line, index, name)
+            case _:
+                return self._moved(line, index, name)
+
+    def _input(
+        self,
+        line: ir.InputMatrix | ir.InputVector | ir.InputScalar | ir.Data | ir.Trsp,
+        index: dict[str, int],
+        name: str,
+    ) -> Any:
+        v = line.out
+        if isinstance(line, ir.InputScalar):
+            limit = _limit(line, tuple(index.values()))
+            if v.dims and not line.per_sample and limit == 0:
+                return sp.Integer(0)
+            out = self._new(name, "C", None)
+            return self._add(dataclasses.replace(line, out=out, limit=limit))
+        if isinstance(line, ir.Trsp):
+            of = self.get(line.of, index)
+            return self._add(ir.Trsp(self._new(name, "A", v.rows, v.cols), of, line.loc))
+        if isinstance(line, ir.InputVector):
+            out = self._new(name, "G", v.rows)
+            var = line.var * _axis_product(line, index, index)
+            return self._add(dataclasses.replace(line, out=out, var=var, cov=self._cov(line, index), axis_cov=()))
+        return self._add(dataclasses.replace(line, out=self._new(name, v.kind, v.rows, v.cols)))
+
+    def _cov(self, line: ir.InputVector, index: Index) -> tuple[tuple[ir.Var, ir.Number], ...]:
+        """Covariances with the elements made before: of the family itself, and of the vectors that `cov` lists."""
+        found: list[tuple[ir.Var, ir.Number]] = []
+        for other, c in line.cov:
+            for there in self.indices(other):
+                if c != 0 and all(index.get(a, i) == i for a, i in there.items()):
+                    found.append((self.get(other, there), c))
+        if line.axis_cov:
+            for there in self.indices(line.out):
+                if tuple(there.values()) < tuple(index.values()):
+                    c = line.var * _axis_product(line, index, there)
+                    found += [(self.get(line.out, there), c)] if c != 0 else []
+        return tuple(found)
+
+    def _sym(self, element: Any) -> sp.Expr:
+        return self.program.symbol_of(element) if isinstance(element, ir.Var) else element
+
+    def _coordinatewise(self, line: ir.Line, sym: sp.Expr, name: str) -> Any:
+        """The element with this value: a number, an element that is already there, or a new line."""
+        p, out = self.program, line.out
+        if not sym.free_symbols:
+            return sym
+        args, params = p._split(sym)
+        if isinstance(line, ir.Moment) and args:
+            made = self._new(name, "C", None)
+            return self._add(ir.Moment(made, p._positional(sym, args, params), args, params, line.loc))
+        if isinstance(sym, sp.Symbol) and (args or out.kind == "C"):
+            return p.var_of_symbol(sym)
+        if not args and out.kind != "C":
+            sym = sym * self._one(out).sym
+            args, params = p._split(sym)
+        rule = ir.Nonlin if args else ir.Moment
+        made = self._new(name, out.kind, out.rows)
+        return self._add(rule(made, p._positional(sym, args, params), args, params, line.loc))
+
+    def _reduce(self, line: ir.Reduce, index: Index, name: str) -> Any:
+        count = self.size(line.of.size(line.axis))
+        parts = [self.get(line.of, {**index, line.axis.name: i}) for i in range(count)]
+        values = [self._sym(x) for x in parts if x is not None]
+        if line.op == "max":
+            return self._coordinatewise(line, sp.Max(*values), name)
+        return self._coordinatewise(line, sp.Add(*values) / (count if line.op == "mean" else 1), name)
+
+    def _softmax(self, line: ir.Softmax, index: Index, name: str) -> Any:
+        weights: dict[int, sp.Expr] = {}
+        for i in range(self.size(line.out.size(line.axis))):
+            there = {**index, line.axis.name: i}
+            mask = sp.Integer(1) if line.mask is None else self._sym(self.get(line.mask, there))
+            weights[i] = mask * sp.exp(self._sym(self.get(line.of, there)))
+        return self._coordinatewise(line, weights[index[line.axis.name]] / sp.Add(*weights.values()), name)
+
+    def _moved(self, line: IndexForm, index: Index, name: str) -> Any:
+        places = sources(line, index, self.size)
+        if places is None:
+            return None
+        if len(places) == 1:
+            return self.get(line.of, places[0])
+        return self._coordinatewise(line, sp.Add(*(self._sym(self.get(line.of, place)) for place in places)), name)
+
+    # ------------------------------------------------------------ lines of the new program
+
+    def _new(self, name: str, kind: ir.Kind, rows: Any, cols: Any = None) -> ir.Var:
+        return self.program.new_var(free_name(self.program, name), kind, rows, cols)
+
+    def _add(self, line: ir.Line) -> ir.Var:
+        self.program.add(line)
+        return line.out
+
+    def _one(self, out: ir.Var) -> Expr:
+        rows = out.rows
+        if not isinstance(rows, ir.Width):
+            raise UnsupportedError(f"{out} is data that is constant in its coordinates", code="NT701")
+        if rows not in self._ones:
+            name = free_name(self.program, f"one_{rows.name}")
+            self._ones[rows] = self.program.vector(name, rows, mean=1, var=0)
+        return self._ones[rows]
+
+    def vector(self, element: Any, like: ir.Var, loc: Location | None = None) -> ir.Var:
+        """The variable of an element; a constant becomes a vector."""
+        if isinstance(element, ir.Var):
+            return element
+        if not isinstance(like.rows, ir.Width):
+            raise UnsupportedError(f"{like} is data that is constant in its coordinates", code="NT701")
+        name = free_name(self.program, f"constant_{like.name}")
+        mean = int(element) if element.is_Integer else float(element)
+        return self._add(ir.InputVector(self._new(name, "G", like.rows), mean, 0, loc=loc))
+
+    def _outputs(self, outputs: list[ir.Output]) -> None:
+        for o in outputs:
+            free = [d for d in o.vector.dims if d.axis not in o.readout.axes]
+            places = list(self.indices(o.readout))
+            scale = o.scale if len(places) == 1 else float(o.scale) / math.sqrt(len(places))
+            for outer in product(*(range(self.size(d.size)) for d in free)):
+                name = "_".join([o.name, *map(str, outer)])
+                at = dict(zip((d.axis.name for d in free), outer, strict=True))
+                pairs = [(self.get(o.readout, s), self.get(o.vector, at | s)) for s in places]
+                for v, x in [(v, x) for v, x in pairs if x != 0] or pairs[:1]:
+                    vector = self.vector(x, o.vector)
+                    self.program._outputs.append(ir.Output(name, v, vector, scale, len(self.program._lines), o.loc))
+
+    def _statements(self) -> None:
+        p = self.program
+        single = [g for g in self.source.gradients if set(g.is_.axes) <= set(g.of.axes)]  # others: of many outputs
+        for g in single:
+            for index in self.indices(g.of):
+                y, dy = self.get(g.of, index), self.get(g.is_, index)
+                if isinstance(y, ir.Var) and dy != 0:
+                    p._gradients.append(ir.Gradient(y, self.vector(dy, g.is_), g.loc))
+        for r in self.source.returned:
+            for index in self.indices(r.value):
+                c = self.get(r.value, index)
+                if isinstance(c, ir.Var):
+                    name = "_".join([r.name, *map(str, index.values())])
+                    p._returned.append(ir.Returns(name, c, r.loc))
+
+
+def element_name(var: ir.Var, index: tuple[int, ...]) -> str:
+    """`x_2_3` for x[2, 3]."""
+    return "_".join([var.name, *map(str, index)])
+
+
+def _limit(line: ir.InputScalar, index: tuple[int, ...]) -> Any:
+    if line.limit == "position":
+        return index[0]
+    value = line.limit
+    for i in index:
+        value = value[i] if isinstance(value, tuple) else value
+    return value
+
+
+def _axis_product(line: ir.InputVector, a: Index, b: Index) -> ir.Number:
+    """Π M over the axes: the matrix of `axis_cov`, else δ."""
+    given = {axis.name: m for axis, m in line.axis_cov}
+    value: Any = 1
+    for d in line.out.dims:
+        i, j = a[d.axis.name], b[d.axis.name]
+        value = value * (given[d.axis.name][i][j] if d.axis.name in given else int(i == j))
+    return value  # type: ignore[no-any-return]
