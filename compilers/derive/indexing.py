@@ -69,7 +69,8 @@ class Map:
 
     def _place(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
         t = self.outer[self.line.axis]
-        self.factors.append(Ind(t, Const(self.line.index, t.size, t.copy), t.size, t.copy))
+        own: Copy = 0 if isinstance(t.size, int) else copy
+        self.factors.append(Ind(t, Const(self.line.index, t.size, own), t.size, own))
 
     def _window(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
         line = self.line

@@ -444,10 +444,11 @@ def _find_sampled(n: Normal) -> None:
 
 
 def _consumes_size(line: Any) -> bool:
-    """Does the result depend on the size of an axis that it no longer shows? Each sample has its own."""
-    if not isinstance(line, ir.Reduce | ir.At):
+    """Does the result depend on the size of an axis, which each sample has its own?"""
+    if not isinstance(line, ir.Reduce | ir.At | ir.Place):
         return False
-    return not isinstance(next(d.size for d in line.of.dims if d.axis == line.axis), int)
+    family = line.out if isinstance(line, ir.Place) else line.of
+    return not isinstance(next(d.size for d in family.dims if d.axis == line.axis), int)
 
 
 def _scalars_in(n: Normal, x: AnyNode) -> list[ir.Var]:

@@ -131,9 +131,7 @@ class Requests:
         return self._back(terms, table, copies)
 
     def _canonical(self, refs: tuple[Ref, ...]) -> tuple[tuple[Ref, ...], dict[Sym, Sym], dict[Copy, Copy], Space]:
-        used = {r.copy for r in refs} | {s.copy for r in refs for s in r.symbols if not isinstance(s.size, int)}
-        used -= {0}
-        own = {r.copy for r in refs} - {0} or used
+        own = {c for r in refs for c in _copies(r)} - {0}
         if own == {1, 2}:
             space: Space = "pair"
             copies: dict[Copy, Copy] = {}
@@ -246,6 +244,11 @@ class Requests:
         name = next(n for n in numbered if n not in taken)
         taken.add(name)
         return name
+
+
+def _copies(r: Ref) -> set[Copy]:
+    """The copy of a reference; that of its symbols when it does not depend on data."""
+    return {r.copy} if r.copy != 0 else {s.copy for s in r.symbols if not isinstance(s.size, int)}
 
 
 def _no_rule(*_: Any) -> Terms:
