@@ -38,13 +38,19 @@ class Regularity:
 
 
 @lru_cache(maxsize=4096)
+def proven(e: sp.Expr, ranges: RangesKey = ()) -> bool:
+    """Do structural bounds show that |e| is polynomially bounded?"""
+    return bound(e, dict(ranges)).polynomial
+
+
+@lru_cache(maxsize=4096)
 def growth(e: sp.Expr, ranges: RangesKey = ()) -> Growth:
     """Is |e| polynomially bounded in its vector arguments, for parameters in their ranges?
 
     Arguments may have a range too: they are then not free, and no counterexample is searched for.
     """
     table = dict(ranges)
-    if bound(e, table).polynomial:
+    if proven(e, ranges):
         return Growth(True, "polynomially bounded")
     symbols = _symbols_of(e)
     if any(h.spec.numeric for h in e.atoms(Head)):

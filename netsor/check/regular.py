@@ -13,7 +13,7 @@ from netsor import ir
 from netsor.check.bounds import Bound
 from netsor.check.collapse import Collapse
 from netsor.check.control import control, parameters
-from netsor.check.growth import Growth, RangesKey, growth, regularity
+from netsor.check.growth import Growth, RangesKey, growth, proven, regularity
 from netsor.check.scalars import Limit, constants, limits, ranges
 from netsor.errors import Diagnostic
 
@@ -144,10 +144,10 @@ def _bounded(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewise, 
 
 def _growth(scalars: _Scalars, line: Coordinatewise) -> Growth:
     """By bounds for all scalars, then for scalars near their limits, then for the function of G-vars that it is."""
-    if growth(line.expr, _key(scalars.table(line), line.expr)).verdict:
+    if proven(line.expr, _key(scalars.table(line), line.expr)):
         return Growth(True, "polynomially bounded")
     table, values = scalars.near_limit(line)
-    if growth(line.expr, _key(table, line.expr)).verdict:
+    if proven(line.expr, _key(table, line.expr)):
         return Growth(True, "polynomially bounded")
     if all(v.kind in "GX" for v in line.args):
         return _at_limit(line.expr, table, values)
@@ -183,11 +183,12 @@ def _collapsed(scalars: _Scalars, line: Coordinatewise) -> Growth:
     table = {s: scalars.ranges.get(v, Bound()) for s, v in variables.items() if v.kind == "C"}
     table |= {s: scalars.ranges[v] for s, v in variables.items() if v.kind == "H" and scalars.ranges[v] != Bound()}
     values = {s: scalars.given[v] for s, v in variables.items() if v in scalars.given}
-    found = growth(e, _key(table, e))
-    if not found.verdict and not all(c in values for c in parameters(e)):
+    if proven(e, _key(table, e)):
+        return Growth(True, "polynomially bounded")
+    if not all(c in values for c in parameters(e)):
         return Growth(None, _PASS)
-    if found.verdict or any(v.kind == "H" for v in variables.values()):
-        return found if found.verdict else Growth(None, "no bound was found for the values that its arguments take")
+    if any(v.kind == "H" for v in variables.values()):
+        return Growth(None, "no bound was found for the values that its arguments take")
     found = _at_limit(e, table, values)
     names = {s.name: v.name for s, v in variables.items()}
     return Growth(found.verdict, _replaced(found.reason, names), found.order)
