@@ -82,4 +82,3 @@ def _size(e: sp.Expr) -> int:
         if count > _LIMIT:
             break
     return count
-

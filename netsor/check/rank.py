@@ -45,9 +45,7 @@ def rank_stable(lines: Sequence[ir.Line], data: Mapping[str, Any]) -> tuple[bool
     return _compare(groups, runs)
 
 
-def _compare(
-    groups: Sequence[Sequence[Use]], runs: Sequence[Sequence[Values]]
-) -> tuple[bool | None, str, int | None]:
+def _compare(groups: Sequence[Sequence[Use]], runs: Sequence[Sequence[Values]]) -> tuple[bool | None, str, int | None]:
     """All sets of arguments of all matrices."""
     undecided: str | None = None
     for us in groups:

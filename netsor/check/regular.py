@@ -198,7 +198,7 @@ def _growth_finding(i: int, line: Coordinatewise, found: Growth, text: str) -> D
     code, severity = "NT301", "warning"
     hint = "the theorems ask for |φ(x)| ≤ C‖x‖^p + c"
     if found.verdict is None:
-        code, hint = "NT304", "state the growth of a function of your own: ns.function(…, growth=\"polynomial\")"
+        code, hint = "NT304", 'state the growth of a function of your own: ns.function(…, growth="polynomial")'
     elif found.order >= 1.9:
         code, severity = "NT302", "error"
         hint = "its expectation over a Gaussian may be infinite; use a function of slower growth"
@@ -253,4 +253,3 @@ def _controlled(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
             i, "Definition B.5", line.loc, "add a positive constant where a scalar divides, and use functions that are"
             " continuous in their scalars",
         ))  # fmt: skip
-
