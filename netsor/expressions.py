@@ -85,7 +85,7 @@ class Expr:
             return Expr(self.program, op(self.sym, other.sym))
         try:
             return Expr(self.program, op(self.sym, exact(other)))
-        except (sp.SympifyError, TypeError, AttributeError):
+        except (sp.SympifyError, TypeError, AttributeError, ValueError):
             raise _error(f"cannot combine a vector with {other!r}", "NT108") from None
 
     def _same_width(self, other: Expr) -> None:
@@ -122,6 +122,9 @@ class Expr:
 
     def __pow__(self, other: Any) -> Expr:
         return self._combine(other, lambda a, b: a**b)
+
+    def __rpow__(self, other: Any) -> Expr:
+        return self._combine(other, lambda a, b: b**a)
 
     def __neg__(self) -> Expr:
         return Expr(self.program, -self.sym)

@@ -20,7 +20,9 @@ FORMS = frozenset({
 
 
 def array_text(value: Any) -> str:
-    """A number, or nested tuples as nested brackets."""
+    """A number, nested tuples as nested brackets, or the word position."""
+    if isinstance(value, str):
+        return value
     return f"[{', '.join(map(array_text, value))}]" if isinstance(value, tuple | list) else number(value)
 
 

@@ -173,8 +173,8 @@ class _Actions(lark.Transformer):  # type: ignore[type-arg]
     def size_change(self, c: list[Any]) -> sx.Size:
         of, sign, token = c[0], _value(c[1]), _value(c[2])
         amount = _int(token)
-        if sign.type == "MINUS":
-            return sx.Size(of.token, of, amount, 1)
+        if sign.type != "SLASH":
+            return sx.Size(of.token, of, amount if sign.type == "MINUS" else -amount, 1)
         if amount == 0:
             raise _FaultError(token, "NT006", "a size is not divided by 0")
         if of.of is not None and of.stride == 1:

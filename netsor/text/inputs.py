@@ -99,6 +99,8 @@ def _axis_cov(scope: Scope, a: sx.Attribute, known: dict[ir.Axis, Any]) -> None:
 def _value(scope: Scope, a: sx.Attribute) -> Any:
     if a.value is None:
         return True
+    if a.token.text == "limit" and isinstance(a.value, sx.Reference) and a.value.token.text == "position":
+        return "position"
     if a.token.text == "limit":
         array = _array(scope, a.token, a.value)
         _shape(scope, a.token, array)

@@ -93,7 +93,7 @@ def size_text(size: ir.Size) -> str:
             return f"|{name_text(size.axis)}|"
         case ir.Strided():
             of = f"({size_text(size.of)})" if isinstance(size.of, ir.Strided) else size_text(size.of)
-            text = f"{of} - {size.minus}" if size.minus else of
+            text = f"{of} {'-' if size.minus > 0 else '+'} {abs(size.minus)}" if size.minus else of
             if size.stride == 1:
                 return text
             return f"({text})/{size.stride}" if size.minus else f"{text}/{size.stride}"
