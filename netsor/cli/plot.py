@@ -16,18 +16,24 @@ def draw(results: Sequence[Any], path: str) -> None:
         raise UsageError("figures need matplotlib, which is not installed", 'pip install ".[plot]"') from None
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.add_subplot()
-    curves = [(result, key) for result in results for key in result.compared()]
+    curves = [(result, key) for result in results for key in _keys(result)]
     for result, key in curves:
         _curve(axes, result, key, f"{result.name} {key}")
     _guide(axes, curves)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="width n", ylabel="relative deviation from the limit")
-    axes.legend()
+    axes.legend(loc="lower left")
     try:
         figure.savefig(path, dpi=150)
     except ValueError as error:
         raise UsageError(f"{path} cannot be written: {error}") from None
+
+
+def _keys(result: Any) -> list[str]:
+    """The NTK by autograd is drawn where there is none by backward lines: where both are, they coincide."""
+    keys: list[str] = result.compared()
+    return [key for key in keys if not ("_autograd" in key and key.replace("_autograd", "") in keys)]
 
 
 def _curve(axes: Any, result: Any, key: str, label: str) -> None:
