@@ -357,3 +357,11 @@ def test_formal_collapses_onto_gaussian_vectors() -> None:
     assert "Nonlin  o := relu(tanh(h[-1])^2 + h[-1])\n" in text
     assert "Moment  m := (1/n) Σ_α (relu(tanh(h[-1])^2 + h[-1]))\n" in text
     assert "MatMul  g := W o\n" in text
+
+
+def test_the_listings_of_the_documentation() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "listing.md").read_text(encoding="utf-8")
+    blocks = [b for b in page.split("```text\n")[1:] if b.startswith(("program", "width"))]
+    assert len(blocks) == 2
+    for block in blocks:
+        round_trip(parse(block[: block.index("```")]))
