@@ -11,7 +11,9 @@ one late-bound shift in the other direction for each late-bound shift of the for
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections import defaultdict
+from types import ModuleType
 
 import sympy as sp
 
@@ -285,3 +287,13 @@ class _Pass:
 def _width(v: ir.Var) -> ir.Width:
     assert isinstance(v.rows, ir.Width)
     return v.rows
+
+
+class _CallableModule(ModuleType):
+    """`netsor.backprop` is this module and the function: importing the module rebinds the name to it."""
+
+    def __call__(self, p: Program, output: str | None = None) -> Program:
+        return backprop(p, output)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -159,7 +159,10 @@ class InputVector:
 
 @dataclass(frozen=True, eq=False)
 class InputScalar:
-    """A C-var with a given limit: a number, an array over its axes (nested tuples), or given with each sample."""
+    """A C-var with a given limit: a number, an array over its axes (nested tuples), or given with each sample.
+
+    The limit "position" over one axis is 0, 1, 2, …
+    """
 
     out: Var
     limit: Any = None

@@ -196,7 +196,9 @@ def attention(
     key = here
     if here in q.axes:
         key = p.fresh_axis(f"{here.name}_key", here.size)
-        k, v = k.rename({here: key}), v.rename({here: key})
+        tied = v.sym == k.sym
+        k = k.rename({here: key})
+        v = k if tied else v.rename({here: key})
     m = _mask(q, k, here, key, mask, causal)
     return (softmax(dot(q, k), key, m) * v).sum(key)
 

@@ -18,6 +18,6 @@ def tied_autoencoder(
     W = p.matrix("W", n, n, var=var_w)
     h = p.let("h", W @ x)
     a = p.let("a", as_function(phi)(h))
-    y = p.let("y", W.T @ a)
+    y = p.let("y", p.let("Wt", W.T) @ a)
     p.output(p.readout("v", n, mean=mean_v, var=var_v), y)
     return p

@@ -1,8 +1,8 @@
 """A program at finite width, one line after the other, in torch float64: too simple to be wrong.
 
 A family is a tensor [*axes, n] (scalars [*axes], matrices [*axes, rows, cols]), axes in the variable's order. Lines
-that read a later line (scans) are evaluated again until nothing changes. A zero `probe` is added to every G-var, so that
-autograd's gradient at the probe is the total derivative with respect to that variable.
+that read a later line (scans) are evaluated again until nothing changes. A zero `probe` is added to every G-var, so
+that autograd's gradient at the probe is the total derivative with respect to that variable.
 """
 
 from __future__ import annotations
@@ -131,14 +131,8 @@ class Interpreter:
     def line(self, line: ir.Line) -> Tensor:
         out = line.out
         match line:
-            case ir.InputMatrix():
-                return self.arrays[out.name]
-            case ir.InputVector():
-                return self.arrays[out.name] + self.probes[out.name]
-            case ir.InputScalar():
-                return self.scalar(line)
-            case ir.Data():
-                return self.data[out.name]
+            case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data():
+                return self.input(line)
             case ir.Trsp():
                 return self.values[line.of].transpose(-1, -2)
             case ir.MatMul():
@@ -159,9 +153,12 @@ class Interpreter:
             case _:
                 return self.index(line)
 
-    def scalar(self, line: ir.InputScalar) -> Tensor:
-        if line.out.name in self.data:
-            return self.data[line.out.name]
+    def input(self, line: ir.InputMatrix | ir.InputVector | ir.InputScalar | ir.Data) -> Tensor:
+        name = line.out.name
+        if name in self.data:
+            return self.data[name]
+        if not isinstance(line, ir.InputScalar):
+            return self.arrays[name] + self.probes.get(name, 0)
         if line.limit == "position":
             return torch.arange(*self.shape(line.out), dtype=torch.float64)
         return tensor(line.limit if isinstance(line.limit, tuple) else float(line.limit))
@@ -253,4 +250,4 @@ class Interpreter:
 
 
 def hash_name(name: str) -> int:
-    return sum(ord(c) * 31**i for i, c in enumerate(name)) % 2**31
+    return sum(ord(c) * pow(31, i, 2**31) for i, c in enumerate(name)) % 2**31

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from fractions import Fraction
 from math import sqrt
 from typing import Any
@@ -75,6 +76,12 @@ def test_lines_stand_where_their_forward_line_does() -> None:
     made = {line.out.name: line for line in q.lines}
     assert made["dx1"].loc == made["h2"].loc
     assert made["dh1"].loc == made["h1"].loc
+
+
+def test_the_public_name_is_callable_also_as_a_module() -> None:
+    from netsor.programs import mlp
+
+    assert importlib.import_module("netsor.backprop")(mlp()) == ns.backprop(mlp()) == mlp().backward()
 
 
 def test_backprop_leaves_its_argument_alone() -> None:
