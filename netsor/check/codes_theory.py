@@ -58,8 +58,8 @@ INDEPENDENCE = (
     Code(
         "NT207",
         "the gradient independence assumption is wrong",
-        "A vector and a product of the transposed matrix are correlated in the limit: the correction term of the general"
-        " rule, Ż = σ² E[∂Z^x/∂Ẑ] Z^y, does not vanish. It was sampled at two widths.",
+        "A vector and a product of the transposed matrix are correlated in the limit: the correction term of the"
+        " general rule, Ż = σ² E[∂Z^x/∂Ẑ] Z^y, does not vanish. It was sampled at two widths.",
         "h := W @ x\ny := W.T @ relu(h)",
         "Tensor Programs II, section 6.3; Tensor Programs III",
         "ns.limit(p) computes the true limit",
@@ -102,8 +102,8 @@ REGULARITY = (
     Code(
         "NT305",
         "a function that jumps",
-        "The weak derivative of a jump is a delta, not a function. The NNGP limit is covered, the NTK is not: backpropagation"
-        " takes the derivative to be zero there.",
+        "The weak derivative of a jump is a delta, not a function. The NNGP limit is covered, the NTK is not:"
+        " backpropagation takes the derivative to be zero there.",
         "y := step(h)\noutput v . y",
         "Corollary 7.3",
         "use the NNGP kernel, or a function without jumps",
@@ -119,8 +119,8 @@ REGULARITY = (
     Code(
         "NT307",
         "a function that is not controlled in its scalars",
-        "Near the limit θ° of its scalars, φ(x; θ) must differ from φ(x; θ°) by at most f(θ) ψ(x), f → 0, ψ polynomially"
-        " bounded.",
+        "Near the limit θ° of its scalars, φ(x; θ) must differ from φ(x; θ°) by at most f(θ) ψ(x), f → 0, ψ"
+        " polynomially bounded.",
         "y := h / sqrt(s)      # s → 0",
         "Definition B.5",
         "add a positive constant where a scalar divides; use functions continuous in their scalars",

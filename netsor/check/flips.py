@@ -15,7 +15,7 @@ import sympy as sp
 from netsor import ir
 from netsor.check import gf2
 from netsor.check.flow import fixpoint
-from netsor.check.parity import ZERO, Signature, bit, refined, signature
+from netsor.check.parity import ZERO, Signature, bit, refined, signature, signature_of
 from netsor.dsl import inputs_of
 
 Blocks = Mapping[ir.Var, int]  # input vector or embedding matrix -> bit of its block
@@ -113,10 +113,15 @@ def _softmax(line: ir.Softmax, found: Mapping[ir.Var, Signature]) -> Signature:
     return Signature(0, equations)
 
 
+_MANY = 12  # symbols: beyond, the signature is not first found in the symbols' own bits
+
+
 def _coordinatewise(line: ir.Nonlin | ir.Moment, found: Mapping[ir.Var, Signature], rule: Rule) -> Signature:
     values = {ir.arg(i): found[v] for i, v in enumerate(line.args)}
     values |= {ir.param(j): found[c] for j, c in enumerate(line.params)}
     free = _free(line.expr)
+    if len(free) > _MANY:
+        return signature_of(line.expr, lambda s: values[s])
     zeros = frozenset(s for s, v in values.items() if v.zero and s in free)
     outer = _with_zeros(line.expr, zeros, rule)
     if outer.zero:

@@ -22,7 +22,7 @@ def reduce(basis: Basis, v: int) -> int:
 def extend(basis: Basis, vectors: Iterable[int]) -> Basis:
     """A basis of the span of both."""
     for v in vectors:
-        rest = reduce(basis, v)
+        rest = reduce(basis, v) if v else 0
         if rest:
             lead = 1 << (rest.bit_length() - 1)
             basis = tuple(sorted((*(b ^ rest if b & lead else b for b in basis), rest), reverse=True))

@@ -8,7 +8,7 @@ proves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -58,23 +58,31 @@ _EVEN = (sp.Abs, sp.cos, sp.cosh)
 _ODD = (sp.sin, sp.tan, sp.sinh, sp.tanh, sp.erf, sp.asin, sp.atan, sp.asinh, sp.atanh, sp.sign)
 
 
+Leaf = Callable[[sp.Symbol], Signature]
+
+
 @cache
 def signature(e: sp.Expr) -> Signature:
-    """The structural signature."""
-    if e.is_zero:
+    """The structural signature in the positional symbols' own bits."""
+    return signature_of(e, lambda s: Signature(bit(s)))
+
+
+def signature_of(e: sp.Expr, leaf: Leaf) -> Signature:
+    """The structural signature when each symbol has the one that `leaf` gives."""
+    if e is sp.S.Zero:
         return ZERO
     if isinstance(e, sp.Symbol):
-        return Signature(bit(e))
-    if not e.free_symbols:
+        return leaf(e)
+    if not e.args:
         return Signature(0)
     if isinstance(e, sp.Mul):
-        return _product([signature(a) for a in e.args])
+        return _product([signature_of(a, leaf) for a in e.args])
     if isinstance(e, sp.Add):
-        return _sum([signature(a) for a in e.args])
+        return _sum([signature_of(a, leaf) for a in e.args])
     if isinstance(e, sp.Pow) and e.exp.is_Integer:
-        base = signature(e.base)
+        base = signature_of(e.base, leaf)
         return Signature(base.form if e.exp % 2 else 0, base.equations)
-    return _function(e)
+    return _function(e, leaf)
 
 
 def _product(parts: Sequence[Signature]) -> Signature:
@@ -83,14 +91,15 @@ def _product(parts: Sequence[Signature]) -> Signature:
     for p in parts:
         form ^= p.form
         equations = gf2.extend(equations, p.equations)
-    return Signature(form, equations)
+    return ZERO if any(p.zero for p in parts) else Signature(form, equations)
 
 
 def _sum(parts: Sequence[Signature]) -> Signature:
+    parts = [p for p in parts if not p.zero] or [ZERO]
     equations: gf2.Basis = ()
     for p in parts:
         equations = gf2.extend(equations, (*p.equations, p.form ^ parts[0].form))
-    return Signature(parts[0].form, equations)
+    return Signature(parts[0].form, equations, parts[0].zero)
 
 
 def _invariant(parts: Sequence[Signature]) -> Signature:
@@ -101,16 +110,16 @@ def _invariant(parts: Sequence[Signature]) -> Signature:
     return Signature(0, equations)
 
 
-def _function(e: sp.Expr) -> Signature:
+def _function(e: sp.Expr, leaf: Leaf) -> Signature:
     parity = e.spec.parity if isinstance(e, Head) else "even" if isinstance(e, _EVEN) else None
     if isinstance(e, _ODD):
         parity = "odd"
     if parity is not None:
-        inner = signature(e.args[0])
+        inner = signature_of(e.args[0], leaf)
         return inner if parity == "odd" else Signature(0, inner.equations)
     if isinstance(e, Head) and e.spec.arity > 1 and not e.spec.numeric:
-        return _through_definition(e)
-    return _invariant([signature(a) for a in _arguments(e)])
+        return _through_definition(e, leaf)
+    return _invariant([signature_of(a, leaf) for a in _arguments(e)])
 
 
 def _arguments(e: sp.Expr) -> list[sp.Expr]:
@@ -119,10 +128,10 @@ def _arguments(e: sp.Expr) -> list[sp.Expr]:
     return list(e.args)
 
 
-def _through_definition(e: Head) -> Signature:
+def _through_definition(e: Head, leaf: Leaf) -> Signature:
     symbols = _symbols(e.spec.arity)
     body = signature(e.spec.definition(*symbols))
-    parts = [signature(a) for a in e.args]
+    parts = [signature_of(a, leaf) for a in e.args]
     return substitute(body, {bit(s): p for s, p in zip(symbols, parts, strict=True)})
 
 
