@@ -217,7 +217,9 @@ def residual_layer_norm(case: Case) -> Architecture:
     data = p.data("x")
     x = p.matrix("W0", n, data, var=square(q["s0"])) @ data
     for l in (1, 2):
-        u = phi(p.matrix(f"W{l}", n, n, var=square(q["sw"][l - 1])) @ x + p.bias(f"b{l}", n, var=square(q["sb"][l - 1])))
+        u = phi(
+            p.matrix(f"W{l}", n, n, var=square(q["sw"][l - 1])) @ x + p.bias(f"b{l}", n, var=square(q["sb"][l - 1]))
+        )
         x = layer_norm(x + u if l == 1 else u, q["eps"])
     p.output(p.readout("v", n, var=square(q["sv"])), x)
     return Architecture(p, case.x)

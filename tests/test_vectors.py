@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from architectures import Architecture, architecture
 from load import Case, assert_close, cases, load
 
 import netsor as ns
-from netsor import ir
 from netsor.compilers.compile import Kernel, compile
 
 EXACT = cases(
@@ -70,3 +68,18 @@ def test_terms(name: str) -> None:
     assert_close(sum(terms.values()), case, "ntk")
     weights = case.data["sigma2_unit"]
     assert_close(sum(w * terms[a.array(name)] for name, w in weights.items()), case, "ntk_unit")
+
+
+def copied(inputs: Any) -> Any:
+    if isinstance(inputs, dict):
+        return {name: copied(x) for name, x in inputs.items()}
+    return [x.copy() for x in inputs] if isinstance(inputs, list) else inputs.copy()
+
+
+@pytest.mark.parametrize("name", [name for name in EXACT if load(name).has("ntk")])
+def test_two_equal_batches_and_one_batch_are_the_same(name: str) -> None:
+    a, k = architecture(name), kernel(name)
+    one, two = k(a.inputs), k(a.inputs, copied(a.inputs))
+    for key in ("nngp", "ntk"):
+        scale = getattr(one, key).abs().max()
+        assert torch.allclose(getattr(one, key), getattr(two, key), rtol=1e-13, atol=float(1e-14 * scale))
