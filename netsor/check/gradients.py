@@ -38,25 +38,28 @@ def ntk_ready(p: Program, whole: Program) -> Readiness:
             return Readiness(None, "the backward pass could not be added")
         return Readiness(True, "the backward pass was added by backpropagation")
     try:
-        derived = _with_derived(p)
+        lines, wanted = _with_derived(p)
     except NetsorError as error:
         return Readiness(None, f"hand-written gradients could not be compared: {error.diagnostic.message}")
-    return _compare(p, derived)
+    return _compare(p, lines, wanted)
 
 
-def _with_derived(p: Program) -> Program:
-    """The program with backpropagation's lines beside the hand-written ones."""
-    from netsor.backprop import backprop
-
-    bare = Program.from_parts(p.name, p.widths, p.lines, p.outputs, (), p.returned, p.functions)
-    return backprop(bare)
+Statements = dict[ir.Var, ir.Gradient]
 
 
-def _compare(p: Program, derived: Program) -> Readiness:
+def _with_derived(p: Program) -> tuple[tuple[ir.Line, ...], Statements]:
+    """The program's lines and those of backpropagation of its forward part, with the gradients of the latter."""
+    from netsor.backprop import backprop, forward_part
+
+    forward = forward_part(p)
+    derived = backprop(forward)
+    return (*p.lines, *derived.lines[len(forward.lines) :]), {g.of: g for g in derived.gradients}
+
+
+def _compare(p: Program, lines: Sequence[ir.Line], wanted: Statements) -> Readiness:
     stated = {g.of: g for g in p.gradients}
-    wanted = {g.of: g for g in derived.gradients}
     findings = [_missing(p, v) for v in wanted if v not in stated and _trained(p.lines, v)]
-    wrong, undecided = _wrong(p, derived.lines, stated, wanted)
+    wrong, undecided = _wrong(p, lines, stated, wanted)
     findings += wrong
     if findings:
         return Readiness(False, findings[0].message, tuple(findings))

@@ -144,6 +144,8 @@ def _sets(count: int) -> Iterator[tuple[int, ...]]:
 
 def _set_stable(small: Sequence[Array], large: Sequence[Array], chosen: Sequence[int]) -> tuple[bool | None, float]:
     """Do the singular values of these columns vanish only in the limit? With the smallest ratio between widths."""
+    if not all(np.isfinite(h).all() for h in (*small, *large)):
+        return None, 1.0
     first, second = (
         np.sqrt(np.mean([np.linalg.svd(h[:, chosen], compute_uv=False) ** 2 for h in hs], axis=0))
         for hs in (small, large)
