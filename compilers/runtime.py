@@ -217,7 +217,7 @@ def box(x: Tensor, leads: int, *moves: Move) -> Tensor:
         for m in moves:
             d = leads + m.dim
             if m.wrap:
-                source = source.index_select(d, _wrapped(m, tap, x.shape[d], x.device))
+                source = _wrapped(m, tap, source, d)
                 continue
             r, w = _slices(m, tap, x.shape[d])
             empty |= r.start >= r.stop or w.start >= w.stop
@@ -238,13 +238,15 @@ def _slices(m: Move, tap: int, size: int) -> tuple[slice, slice]:
     return (far, near) if not m.back else (near, far)
 
 
-def _wrapped(m: Move, tap: int, size: int, device: Any) -> Tensor:
-    o = m.offsets[tap]
+def _wrapped(m: Move, tap: int, x: Tensor, dim: int) -> Tensor:
+    """x moved by one tap along a dimension that wraps; adjoint inputs that meet in one output add up."""
+    count = x.shape[dim] if m.back else m.size
+    read = (m.stride * torch.arange(count, device=x.device) + m.offsets[tap]) % (m.size if m.back else x.shape[dim])
     if not m.back:
-        return (m.stride * torch.arange(m.size, device=device) + o) % size
-    if m.stride != 1:
-        raise NotImplementedError("the adjoint of a strided window that wraps")
-    return (torch.arange(m.size, device=device) - o) % size
+        return x.index_select(dim, read)
+    shape = list(x.shape)
+    shape[dim] = m.size
+    return x.new_zeros(shape).index_add(dim, read, x)
 
 
 def softmax(x: Any, dim: int, size: int, mask: Any = None) -> Tensor:

@@ -77,7 +77,7 @@ class Map:
         wrap = line.outside == "wrap"
         for i, axis in enumerate(line.axes):
             offsets = tuple(o[i] for o in line.offsets)
-            index = Win(self.outer[axis], self.outer[line.tap], offsets, line.stride[i], wrap)
+            index = Win(self.outer[axis], self.outer[line.tap], offsets, line.stride[i], sizes[axis].size if wrap else None)
             self._inner(q, sizes[axis], copy, index, not wrap)
 
     def _unwindow(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:

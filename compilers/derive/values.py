@@ -42,13 +42,13 @@ class Const:
 
 @dataclass(frozen=True)
 class Win:
-    """stride·s + offsets[κ], modulo the size when `wrap`."""
+    """stride·s + offsets[κ]."""
 
     s: Sym
     tap: Sym
     offsets: tuple[int, ...]
     stride: int
-    wrap: bool
+    wrap: ir.Size | None  # the size of the axis that is read, when positions wrap
 
 
 @dataclass(frozen=True)

@@ -252,15 +252,12 @@ class Emitter:
                 return f"{self._grid(i.t, kept)} - {i.by}" if i.by > 0 else f"{self._grid(i.t, kept)} + {-i.by}"
             case Win():
                 inner = f"{i.stride} * {self._grid(i.s, kept)} + {self._offsets(i, kept)}"
-                return f"({inner}) % {self._wrap(i.s)}" if i.wrap else inner
+                return inner if i.wrap is None else f"({inner}) % {self.size(i.wrap, i.s.copy)}"
             case Inv():
                 wrap = "None" if i.wrap is None else self.size(i.wrap, i.t.copy)
                 return f"rt.inverse({self._grid(i.t, kept)} - {self._offsets(i, kept)}, {i.stride}, {wrap})"
             case _:
                 assert_never(i)
-
-    def _wrap(self, s: Sym) -> str:
-        return self.size(s.size, s.copy)
 
     def _grid(self, s: Sym, kept: Sequence[Sym]) -> str:
         if s in self.loops:
@@ -339,8 +336,7 @@ class Emitter:
                 continue
             s = i.s if isinstance(i, Win) else i.t
             kind = "rt.forward" if isinstance(i, Win) else "rt.adjoint"
-            wrap = i.wrap if isinstance(i, Win) else i.wrap is not None
-            specs.append(f"{kind}({p}, {i.offsets!r}, {i.stride}, {self.size(s.size, s.copy)}, {wrap})")
+            specs.append(f"{kind}({p}, {i.offsets!r}, {i.stride}, {self.size(s.size, s.copy)}, {i.wrap is not None})")
         text = f"rt.box({base}, {sum(1 for x in leads if x == ':')}, {', '.join(specs)})"
         if "None" in leads:
             text = f"{text}[{', '.join(leads)}]"
