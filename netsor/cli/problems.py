@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import sys
 import traceback
 
@@ -37,10 +39,18 @@ def diagnostic_of(error: Exception) -> Diagnostic:
 
 def message(diagnostic: Diagnostic) -> str:
     """`file:line:column: CODE message` with the excerpt and the hint; without a place the command's name leads."""
+    place = diagnostic.location
+    if place is not None:
+        diagnostic = dataclasses.replace(diagnostic, location=dataclasses.replace(place, file=_short(place.file)))
     text = str(diagnostic)
     if diagnostic.code == "NT000":
         text = text.replace("NT000 ", "", 1)
-    return text if diagnostic.location else f"netsor: {text}"
+    return text if place else f"netsor: {text}"
+
+
+def _short(file: str) -> str:
+    """Relative to the working directory where the file lies below it."""
+    return os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file
 
 
 def show(error: Exception, debug: bool = False) -> int:
