@@ -16,6 +16,7 @@ axes that its variable has: it is then constant along them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import cast
 
 import sympy as sp
@@ -202,6 +203,7 @@ def _with(line: ir.Nonlin | ir.Moment, expr: sp.Expr) -> ir.Nonlin:
     return ir.Nonlin(line.out, expr, line.args, line.params)
 
 
+@lru_cache(maxsize=4096)
 def derivative(expr: sp.Expr, symbol: sp.Symbol) -> sp.Expr:
     """∂expr/∂symbol almost everywhere, in the functions of the language (kinks give a step or a sign)."""
     slope = sp.diff(expr, symbol)

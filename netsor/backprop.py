@@ -241,9 +241,7 @@ class _Pass:
         terms = self.terms.pop(x, [])
         if not terms:
             return None
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
+        total = Expr(self.p, sp.Add(*(term.sym for term in terms)))
         if total.sym == 0:
             return None
         if x.kind != "C" and total.rows is None and x.rows is not None:

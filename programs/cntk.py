@@ -29,7 +29,7 @@ def cntk(
     factor = root(Fraction(2, kernel**2))
     for l in range(1, convolutions + 1):
         first: dict[str, Any] = {"fan_in": None, "trainable": train_ends}
-        array = first if l == 1 else {"multiplier": factor}
+        array: dict[str, Any] = first if l == 1 else {"multiplier": factor}
         h = p.let(f"h{l}", conv(x, n, f"W{l}", AXES, size=kernel, **array))
         x = p.let(f"x{l}", relu(h))
     if readout == "mean":

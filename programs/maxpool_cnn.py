@@ -29,7 +29,7 @@ def maxpool_cnn(
         h = p.let(f"h{l}", conv(x, n, f"W{l}", axes, var=var_ws[l - 1], **kernel_window(kernel)))
         b = 0 if var_bs[l - 1] is None else p.bias(f"b{l}", n, var=var_bs[l - 1])
         y = p.let(f"y{l}", f(h + b))
-        x = y if pools[l - 1] is None else p.let(f"x{l}", max_pool(y, dict.fromkeys(axes, pools[l - 1])))
+        x = y if pools[l - 1] is None else p.let(f"x{l}", max_pool(y, {axis: pools[l - 1] for axis in axes}))
     if readout == "flatten":
         p.output(p.readout("v", n, var=var_v, axes=axes), x)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netsor.dsl import Program
+from netsor.expressions import Expr, Matrix
 from netsor.ir import Number
 from netsor.programs.per_layer import MaybeVariance, Phis, Variance, functions, per_layer
 
@@ -19,13 +20,13 @@ def mlp(
     n = p.width("n")
     x = p.data("x")
     var_ws, var_bs = per_layer(var_w, depth, "var_w"), per_layer(var_b, depth, "var_b")
+    arrays: dict[str, tuple[Matrix, Expr | int]] = {}
     for l, f in enumerate(functions(phi, depth), 1):
-        shared = tied and l > 1
-        suffix = "" if shared else str(l)
-        if not shared or l == 2:
-            W = p.matrix(f"W{suffix}", n, x, var=var_ws[l - 1])
-            var = var_bs[l - 1]
-            b = 0 if var is None else p.bias(f"b{suffix}", n, var=var)
+        suffix = "" if tied and l > 1 else str(l)
+        if suffix not in arrays:
+            bias = 0 if var_bs[l - 1] is None else p.bias(f"b{suffix}", n, var=var_bs[l - 1])
+            arrays[suffix] = (p.matrix(f"W{suffix}", n, x, var=var_ws[l - 1]), bias)
+        W, b = arrays[suffix]
         h = p.let(f"h{l}", W @ x)
         x = p.let(f"x{l}", f(h + b))
     p.output(p.readout("v", n, var=var_v), x)

@@ -81,7 +81,8 @@ def test_lines_stand_where_their_forward_line_does() -> None:
 def test_the_public_name_is_callable_also_as_a_module() -> None:
     from netsor.programs import mlp
 
-    assert importlib.import_module("netsor.backprop")(mlp()) == ns.backprop(mlp()) == mlp().backward()
+    module: Any = importlib.import_module("netsor.backprop")
+    assert module(mlp()) == ns.backprop(mlp()) == mlp().backward()
 
 
 def test_backprop_leaves_its_argument_alone() -> None:
