@@ -19,7 +19,7 @@ import netsor as ns
 from netsor import programs
 from netsor.text import listing
 
-TIME_LIMIT = 5.0  # seconds a case may take
+TIME_LIMIT = 5.0  # seconds of CPU that a case may take
 
 SAMPLE = """\
 program "fuzz sample"
@@ -202,7 +202,7 @@ def _late(_: int, __: FrameType | None) -> None:
 
 def attempt(text: str, again: bool) -> str:
     """What became of a text: "program", an error's code, or what must not be, after an exclamation mark."""
-    signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
+    signal.setitimer(signal.ITIMER_VIRTUAL, TIME_LIMIT)
     try:
         p = ns.parse(text)
         if again:
@@ -218,7 +218,7 @@ def attempt(text: str, again: bool) -> str:
     except BaseException as error:  # every other exception is a finding
         return f"!{type(error).__name__}: {error}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def fuzz(seed: int, count: int) -> tuple[Counter[str], list[tuple[str, str]]]:
@@ -227,7 +227,7 @@ def fuzz(seed: int, count: int) -> tuple[Counter[str], list[tuple[str, str]]]:
     findings: list[tuple[str, str]] = []
     ns.parse(SAMPLE)  # what a first call imports is no finding
     executed = _watch()
-    signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGVTALRM, _late)
     for text in texts(seed, count):
         executed.clear()
         outcome = attempt(text, again=True)

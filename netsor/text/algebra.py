@@ -78,7 +78,10 @@ def apply(function: Function | Callable[..., sp.Expr], args: Sequence[sp.Expr], 
             raise BoundError("a function with a kink of an irrational constant: write its value", "NT009")
         if _magnitude(a) > MAX_CONSTANT and (function is exp_function or not isinstance(function, Function)):
             raise BoundError(f"a function of a constant beyond {MAX_CONSTANT}")
-    return _checked(function.sym(*args) if isinstance(function, Function) else function(*args))
+    try:
+        return _checked(function.sym(*args) if isinstance(function, Function) else function(*args))
+    except ValueError:  # sympy's min and max compare real numbers only
+        raise BoundError("not a real expression", "NT009") from None
 
 
 def expanded_terms(factors: Sequence[sp.Expr]) -> int:
@@ -117,7 +120,7 @@ def _magnitude(value: sp.Expr) -> float:
 
 def _checked(value: sp.Expr) -> sp.Expr:
     if value.is_number:
-        if value.has(sp.I, sp.nan, sp.zoo, sp.oo, -sp.oo):
+        if value.is_real is False or value.has(sp.I, sp.nan, sp.zoo, sp.oo, -sp.oo):
             raise BoundError("not a finite real number", "NT009")
         if not value.is_Rational and _magnitude(value) == math.inf:
             raise BoundError("a constant that is too large")

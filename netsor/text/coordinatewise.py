@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, assert_never
 
 import sympy as sp
 
@@ -25,6 +26,31 @@ Symbols = Mapping[int, sp.Expr]
 
 def is_pi(node: sx.Item) -> bool:
     return isinstance(node, sx.Reference) and node.items is None and node.token.text == "pi"
+
+
+def references(node: sx.Node) -> Iterator[sx.Reference]:
+    """The references in an expression, those in brackets of calls and references left out."""
+    match node:
+        case sx.Reference():
+            yield node
+        case sx.Transpose():
+            yield from references(node.of)
+        case sx.MatMul():
+            yield from references(node.matrix)
+            yield from references(node.vector)
+        case sx.Power():
+            yield from references(node.base)
+            yield from references(node.exponent)
+        case sx.Product():
+            yield from itertools.chain.from_iterable(references(f) for _, f in node.factors)
+        case sx.Sum():
+            yield from itertools.chain.from_iterable(references(t) for _, t in node.terms)
+        case sx.Call():
+            yield from itertools.chain.from_iterable(map(references, node.args))
+        case sx.Literal():
+            pass
+        case _:
+            assert_never(node)
 
 
 class Evaluator:

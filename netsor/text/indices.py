@@ -91,12 +91,18 @@ def _compound(item: sx.Item) -> Index | None:
         ):
             return Around(axis, 1, tap)
         case sx.Sum(terms=((False, sx.Product() as product), (False, sx.Reference(token=tap, items=None)))):
-            match product.factors:
-                case ((False, sx.Literal(token=stride)), (False, sx.Reference(token=axis, items=None))):
-                    return Around(axis, _integer(stride) or 0, tap)
+            return _times(product, tap)
         case _:
-            pass
-    return None
+            return None
+
+
+def _times(product: sx.Product, tap: Token) -> Index | None:
+    """`2 * s` beside a tap."""
+    match product.factors:
+        case ((False, sx.Literal(token=stride)), (False, sx.Reference(token=axis, items=None))):
+            return Around(axis, _integer(stride) or 0, tap)
+        case _:
+            return None
 
 
 def _integer(token: Token) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from netsor import functions, ir
 from netsor.dsl import Program, axis_dim, inputs_of
 from netsor.text import syntax as sx
-from netsor.text.coordinatewise import SYMPY
+from netsor.text.coordinatewise import SYMPY, references
 from netsor.text.grammar import parse_statement
 from netsor.text.infer import inferred
 from netsor.text.inputs import read_input
@@ -241,7 +241,7 @@ def _body(scope: Scope, node: sx.Node, arguments: list[str]) -> Any:
     """The body of a function in the symbols of its arguments."""
     symbols = dict(zip(arguments, functions._symbols(len(arguments)), strict=True))
     table: dict[int, Any] = {}
-    for reference in sx.references(node):
+    for reference in references(node):
         if reference.items is None and name_of(reference.token) in symbols:
             table[id(reference)] = symbols[name_of(reference.token)]
         elif reference.token.text != "pi":

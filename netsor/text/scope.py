@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Iterable
-from typing import cast
 
 from netsor import functions, ir
 from netsor.dsl import axis_dim
@@ -17,7 +16,7 @@ from netsor.text.syntax import name_of
 from netsor.text.tokens import Source, Token
 
 Target = tuple[sx.Left, sx.Type | None]
-_KINDS = ("A", "G", "H", "C", "X")
+_KINDS: dict[str, ir.Kind] = {"A": "A", "G": "G", "H": "H", "C": "C", "X": "X"}
 
 
 class Scope:
@@ -172,14 +171,15 @@ class Scope:
         return tuple(dims)
 
     def _type(self, type_: sx.Type) -> tuple[ir.Kind, ir.Dimension | None, ir.Dimension | None]:
-        kind = type_.token.text
-        if kind not in _KINDS:
-            raise self.parse_error(type_.token, "NT002", f"{kind} is not a type", "the types are A, G, H, C and X")
+        kind = _KINDS.get(type_.token.text)
+        if kind is None:
+            hint = "the types are A, G, H, C and X"
+            raise self.parse_error(type_.token, "NT002", f"{type_.token.text} is not a type", hint)
         dimensions = [self.dimension(d) for d in type_.dimensions]
         if len(dimensions) > 2 or (len(dimensions) == 2 and kind != "A") or (dimensions and kind == "C"):
             raise self.parse_error(type_.token, "NT002", f"too many dimensions for {kind}")
         rows, cols = (*dimensions, None, None)[:2]
-        return cast(ir.Kind, kind), rows, cols
+        return kind, rows, cols
 
     # ------------------------------------------------------------ functions
 

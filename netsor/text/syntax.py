@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import assert_never
 
 from netsor.text.tokens import Token
 
@@ -146,31 +143,6 @@ def _deepen(node: Node, *parts: Item) -> None:
 def name_of(token: Token) -> str:
     """The name that a token writes, without its backquotes."""
     return token.text[1:-1] if token.text.startswith("`") else token.text
-
-
-def references(node: Node) -> Iterator[Reference]:
-    """The references in an expression, those in brackets of calls and references left out."""
-    match node:
-        case Reference():
-            yield node
-        case Transpose():
-            yield from references(node.of)
-        case MatMul():
-            yield from references(node.matrix)
-            yield from references(node.vector)
-        case Power():
-            yield from references(node.base)
-            yield from references(node.exponent)
-        case Product():
-            yield from itertools.chain.from_iterable(references(f) for _, f in node.factors)
-        case Sum():
-            yield from itertools.chain.from_iterable(references(t) for _, t in node.terms)
-        case Call():
-            yield from itertools.chain.from_iterable(map(references, node.args))
-        case Literal():
-            pass
-        case _:
-            assert_never(node)
 
 
 # ---------------------------------------------------------------- statements
