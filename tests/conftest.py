@@ -9,6 +9,11 @@ import numpy as np
 import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-golden` writes expected texts instead of comparing with them."""
+    parser.addoption("--update-golden", action="store_true", help="write the golden files")
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """Every test starts from the same random state; torch is seeded only where it is already loaded."""

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+import sympy as sp
+
 from netsor import ir
 from netsor.check import gf2
 from netsor.check.collapse import Collapse
@@ -314,7 +316,23 @@ def explain(lines: Sequence[ir.Line], v: Violation) -> str:
     matrix, transposed = matrices(lines)[line.matrix]
     use = f"{line.out} := {matrix}{'.T' if transposed else ''} @ {line.vector}"
     proof = f": {v.witness}" if v.witness else " (undecided: neither proven nor refuted)"
+    z = described(lines, line.vector)
     if v.clause == 2:
-        return f"clause 2: {use} uses {line.vector}, which depends on {names}{proof}"
+        return f"clause 2: {use} uses {z}, which depends on {names}{proof}"
     odd = f"not odd in {names}" if names else "not odd in any readout (there is none)"
-    return f"clause 1: {use} uses {line.vector}, which is {odd}{proof}"
+    return f"clause 1: {use} uses {z}, which is {odd}{proof}"
+
+
+def described(lines: Sequence[ir.Line], v: ir.Var) -> str:
+    """The name, with the definition of a line that was numbered."""
+    line = next(x for x in lines if x.out is v)
+    if not isinstance(line, ir.Nonlin) or not v.name.startswith(("_", "d_")):
+        return v.name
+    return f"{v} = {shown(line)}"
+
+
+def shown(line: ir.Nonlin | ir.Moment) -> str:
+    """The function with the variables' names."""
+    names = {ir.arg(i): sp.Symbol(v.name) for i, v in enumerate(line.args)}
+    names |= {ir.param(j): sp.Symbol(c.name) for j, c in enumerate(line.params)}
+    return str(line.expr.xreplace(names))

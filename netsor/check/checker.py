@@ -177,11 +177,12 @@ def _independence(
         )  # fmt: skip
     if valid:
         return
-    if bp.verdict is False and bp.violations:
+    told = simple.verdict is False and bp.violations and bp.violations[0].detail == simple.reason
+    if bp.verdict is False and bp.violations and not told:
         yield _violation(p, bp.violations[0], "error")
-    elif bp.verdict is False:
+    elif bp.verdict is False and not told:
         yield Diagnostic("NT204", "error", bp.reason, clause="Definition A.3, clause 3")
-    else:
+    elif bp.verdict is None:
         yield Diagnostic("NT205", "error", f"BP-like is undecided: {bp.reason}", clause="Definition A.3")
     if correction is not None:
         line = p.lines[correction.index]

@@ -58,6 +58,8 @@ def growth(e: sp.Expr, ranges: RangesKey = ()) -> Growth:
     if any(s.name.startswith("x") and s in e.free_symbols for s in table):
         return Growth(None, "no bound was found for the values that its arguments take")
     fixed = _at_middle(e, table)
+    if fixed.has(sp.zoo, sp.nan, sp.oo):
+        return Growth(None, "it is not a number at a typical value of its scalars")
     for search in (at_points, at_infinity):
         found = search(fixed, [s for s in symbols if s in fixed.free_symbols])
         if found is not None:

@@ -11,6 +11,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.check.bounds import Bound
+from netsor.check.bplike import shown
 from netsor.check.collapse import Collapse
 from netsor.check.control import control, parameters
 from netsor.check.growth import Growth, RangesKey, growth, proven, regularity
@@ -102,13 +103,6 @@ def _replaced(text: str, table: Mapping[str, str]) -> str:
     """Symbols by names, whatever the names are."""
     pattern = r"\b(" + "|".join(sorted(map(re.escape, table), key=len, reverse=True)) + r")\b"
     return re.sub(pattern, lambda m: table[m.group(1)], text) if table else text
-
-
-def shown(line: Coordinatewise) -> str:
-    """The function with the variables' names."""
-    names = {ir.arg(i): sp.Symbol(v.name) for i, v in enumerate(line.args)}
-    names |= {ir.param(j): sp.Symbol(c.name) for j, c in enumerate(line.params)}
-    return str(line.expr.xreplace(names))
 
 
 def _weaker(a: bool | None, b: bool | None) -> bool | None:

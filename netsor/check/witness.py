@@ -29,10 +29,11 @@ class Witness:
     after: float
 
     def __str__(self) -> str:
-        names = ", ".join(self.readouts) or "nothing"
+        names = ", ".join(self.readouts)
+        if not self.readouts:
+            return f"a coordinate of {self.vector} is {self.before:.6g}, and nothing changes its sign"
         if self.clause == 1:
-            what = f"flipping the sign of {names}" if self.readouts else "flipping nothing"
-            return f"{what} takes a coordinate of {self.vector} from {self.before:.6g} to {self.after:.6g}"
+            return f"flipping the sign of {names} takes a coordinate of {self.vector} from {self.before:.6g} to {self.after:.6g}"
         return f"drawing {names} anew takes a coordinate of {self.vector} from {self.before:.6g} to {self.after:.6g}"
 
     def replay(self, lines: Sequence[ir.Line]) -> bool:

@@ -1,0 +1,6 @@
+import netsor as ns
+
+p = ns.Program("p")
+n = p.width("n")
+x = p.vector("x", n)
+y = x.sum("time")

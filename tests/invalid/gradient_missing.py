@@ -1,0 +1,16 @@
+import netsor as ns
+
+p = ns.Program("p")
+n = p.width("n")
+x = p.data("x")
+h = p.let("h", p.matrix("U", n, x) @ x)
+W = p.matrix("W", n, n)
+b = p.bias("b", n)
+k = p.let("k", W @ ns.tanh(h))
+y = p.let("y", ns.tanh(k + b))
+v = p.readout("v", n)
+p.output(v, y)
+dk = p.let("dk", ns.tanh.prime(k + b) * v)
+dx = p.let("dx", W.T @ dk)
+p.gradient(of=k, is_=dk)
+p.gradient(of=h, is_=p.let("dh", ns.tanh.prime(h) * dx))

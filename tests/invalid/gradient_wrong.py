@@ -1,0 +1,15 @@
+import netsor as ns
+
+p = ns.Program("p")
+n = p.width("n")
+x = p.data("x")
+h = p.let("h", p.matrix("U", n, x) @ x)
+W = p.matrix("W", n, n)
+k = p.let("k", W @ ns.tanh(h))
+y = p.let("y", ns.tanh(k))
+v = p.readout("v", n)
+p.output(v, y)
+dk = p.let("dk", ns.tanh.prime(k) * v)
+dx = p.let("dx", W.T @ dk)
+p.gradient(of=k, is_=dk)
+p.gradient(of=h, is_=p.let("dh", ns.tanh(h) * dx))

@@ -1,0 +1,8 @@
+import netsor as ns
+
+p = ns.Program("p")
+n = p.width("n")
+x = p.data("x")
+h = p.let("h", p.matrix("U", n, x) @ x)
+W = p.matrix("W", n, n)
+p.output(p.readout("v", n), 1 / (W @ ns.relu(h)))

@@ -1,0 +1,7 @@
+import netsor as ns
+
+p = ns.Program("p")
+n = p.width("n")
+W = p.matrix("W", n, n)
+x = p.vector("x", n)
+y = x + W

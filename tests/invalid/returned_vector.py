@@ -1,0 +1,5 @@
+import netsor as ns
+
+p = ns.Program("p")
+n = p.width("n")
+p.returns("x", p.vector("x", n))

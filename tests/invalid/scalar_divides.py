@@ -1,0 +1,9 @@
+import netsor as ns
+
+p = ns.Program("p")
+n = p.width("n")
+x = p.data("x")
+h = p.let("h", p.matrix("U", n, x) @ x)
+W = p.matrix("W", n, n)
+s = p.scalar("s", limit=0.0)
+p.output(p.readout("v", n), h / s.sqrt())

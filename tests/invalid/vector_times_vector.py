@@ -1,0 +1,7 @@
+import netsor as ns
+
+p = ns.Program("p")
+n = p.width("n")
+x = p.vector("x", n)
+y = p.vector("y", n)
+z = x @ y
