@@ -102,7 +102,7 @@ def _summed(value: Tensor) -> tuple[Tensor, float]:
     dims = tuple(range(value.dim() - 2))
     full, half = value.sum(dims), 2 ** len(dims) * value[(slice(None, None, 2),) * len(dims)].sum(dims)
     size = float(full.detach().abs().max()) if full.numel() else 0.0
-    return full, (float((full - half).detach().abs().max()) / size) ** 1.5 if size else 0.0
+    return full, max((float((full - half).detach().abs().max()) / size) ** 1.5, 1e-15) if size else 0.0
 
 
 def _same(s: Tensor, t: Tensor, x: Tensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,13 +44,14 @@ from netsor.compilers.expectation import (
 from netsor.compilers.gram import whole
 from netsor.compilers.inputs import Inputs, Signature, as_inputs
 from netsor.compilers.joint import joint
+from netsor.compilers.radial import radial, radial_single
 from netsor.compilers.results import KernelResult
 
 __all__ = [
     "E1", "E2", "E11", "Each", "Fn", "Inputs", "absolute", "adjoint", "box", "combine", "contract", "cos", "elu",
     "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "full", "function", "gaussian", "gelu", "gelu_prime",
-    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "power", "ranked", "relu", "relu_power", "scaled", "shaped",
-    "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "step", "table", "tabulate", "take", "tanh",
+    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "placed", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped",
+    "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "square", "step", "table", "tabulate", "take", "tanh",
     "times_power", "total", "values",
 ]  # fmt: skip
 
@@ -264,6 +266,38 @@ def softmax(x: Any, dim: int, size: int, mask: Any = None) -> Tensor:
     weights = mask * torch.exp(torch.where(mask > 0, x - top, torch.zeros((), dtype=x.dtype)))
     sums = weights.sum(dim, keepdim=True)
     return torch.where(sums > 0, weights / torch.where(sums > 0, sums, torch.ones_like(sums)), torch.zeros_like(weights))
+
+
+# ---------------------------------------------------------------- normalised batches
+
+
+def square(x: Any, leads: int, rows: tuple[int, ...], cols: tuple[int, ...]) -> Tensor:
+    """A kernel over the elements of a batch as matrices: axes of rows and of columns flattened."""
+    t = torch.as_tensor(x)
+    t = t.expand((*t.shape[:leads], *rows, *cols))
+    return t.reshape((*t.shape[:leads], math.prod(rows), math.prod(cols)))
+
+
+def placed(
+    x: Tensor, leads: int, free: Sequence[int], sizes: tuple[int, ...], places: Sequence[int], rank: int
+) -> Tensor:
+    """Matrices `[…, rows, cols]` with their axes unflattened and moved to `places`; an equal place is a diagonal."""
+    front = x.shape[:-2]
+    x = x.reshape((*front, *sizes))
+    half = len(places) // 2
+    order = list(places)
+    for i in reversed(range(half)):
+        if order[i] == order[half + i]:
+            x = x.diagonal(dim1=len(front) + i, dim2=len(front) + half + i)
+            del order[half + i]
+            order.append(order.pop(i))
+    shape = x.shape
+    out = [1] * rank
+    for k, p in enumerate(free):
+        out[p] = shape[leads + k]
+    where = [*free, *order]
+    x = x.permute(*range(leads), *(leads + where.index(p) for p in sorted(where)))
+    return x.reshape((*shape[:leads], *x.shape[leads:])) if len(where) == rank else x
 
 
 # ---------------------------------------------------------------- recurrences

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.nodes import AnyNode, Fun, Indexed, Lin, Normal, is_node_symbol, unsupported
+from netsor.compilers.derive.nodes import AnyNode, Fun, Indexed, Lin, Normal, One, is_node_symbol, unsupported
+from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.requests import Ref
 from netsor.compilers.derive.terms import NONE, UNIT, Deltas, Terms, collect, dense, right_to_left, scale, single
 from netsor.compilers.derive.values import (
@@ -106,7 +107,8 @@ class Expectations:
         table: dict[sp.Basic, sp.Basic] = {}
         for n in nodes:
             child = cast(AnyNode, n)
-            table[child.symbol] = scope.add(self.rules.q.child(a, child, a.copy), right)
+            one = isinstance(child, One)
+            table[child.symbol] = sp.Integer(1) if one else scope.add(self.rules.q.child(a, child, a.copy), right)
         for s in expr.free_symbols:
             if s not in table and not is_node_symbol(cast(sp.Symbol, s)):
                 value = self.rules.scalar(self.normal.scalar_of[cast(sp.Symbol, s)], a.copy, dict(a.binding))
@@ -122,6 +124,8 @@ class Expectations:
         mine = [s for s in scope.refs if s not in scope.right and s in left.free_symbols]
         right = self._collapsed(scope, self._expression(scope, b, True), True)
         theirs = [s for s in scope.refs if s in right.free_symbols]
+        if any(self._is_radius(scope, s) for s in (*mine, *theirs)):
+            return Normalised(self, scope).tangent(kind, left, right)
         out = []
         for i, j in itertools.product(mine, theirs):
             theta = self.rules.tangent(scope.refs[i], scope.refs[j], kind)
@@ -151,7 +155,7 @@ class Expectations:
             expr = self._substitute(scope, expr, offender, right)
 
     def _must_open(self, scope: Scope, expr: sp.Expr, s: sp.Symbol) -> bool:
-        if self._is_gaussian(scope, s):
+        if self._is_gaussian(scope, s) or self._is_radius(scope, s):
             return False
         linear = expr.is_Symbol or (expr.is_Mul and s in expr.args)
         others = [o for o in self._variables(scope, expr) if o != s]
@@ -224,6 +228,9 @@ class Expectations:
     def _is_gaussian(self, scope: Scope, s: sp.Symbol) -> bool:
         return scope.refs[s].node.id in self.normal.gaussian
 
+    def _is_radius(self, scope: Scope, s: sp.Symbol) -> bool:
+        return radius_of(scope.refs[s].node, self.normal.gaussian) is not None
+
     def _dependent(self, scope: Scope, s: sp.Symbol, t: sp.Symbol) -> bool:
         a, b = scope.refs[s].node, scope.refs[t].node
         return bool(self.rules.sources(a) & self.rules.sources(b))
@@ -244,9 +251,12 @@ class Expectations:
         bare = _bare_product(factors)
         if bare is not None and len(bare) <= 2:
             return self._bare(scope, bare)
-        offender = next((s for s in variables if not self._is_gaussian(scope, s)), None)
-        if offender is not None:
-            return self.expect(scope, self._substitute(scope, expr, offender, offender in scope.right))
+        offenders = [s for s in variables if not self._is_gaussian(scope, s)]
+        opened = next((s for s in offenders if not self._is_radius(scope, s)), None)
+        if opened is not None:
+            return self.expect(scope, self._substitute(scope, expr, opened, opened in scope.right))
+        if offenders:
+            return Normalised(self, scope).expect(expr)
         return self._gaussian(scope, expr, variables)
 
     def _bare(self, scope: Scope, bare: list[sp.Symbol]) -> Terms:

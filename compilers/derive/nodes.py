@@ -261,14 +261,26 @@ class Builder:
         """Maximal non-polynomial parts that involve nodes, replaced by dummies."""
         if not any(is_node_symbol(s) for s in expr.free_symbols) or expr.is_Symbol:
             return expr
-        if expr.is_Add or expr.is_Mul:
+        if expr.is_Add:
             return expr.func(*(self._opaque(a, pieces) for a in expr.args))
+        if expr.is_Mul:
+            several = sum(1 for a in expr.args if any(is_node_symbol(s) for s in a.free_symbols)) > 1
+            return expr.func(*(self._opaque(self._grouped(a) if several else a, pieces) for a in expr.args))
         if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
-            return self._opaque(expr.base, pieces) ** expr.exp
+            return self._opaque(self._grouped(expr.base), pieces) ** expr.exp
         inner = self._affine_inside(expr)
         if inner not in pieces:
             pieces[inner] = sp.Symbol(f"z_{len(pieces)}", real=True)
         return pieces[inner]
+
+    def _grouped(self, expr: sp.Expr) -> sp.Expr:
+        """A sum of nodes that is multiplied or raised to a power is a node of its own: (x − m)², (x − m)/r."""
+        if not expr.is_Add:
+            return expr
+        terms = self.monomials(expr)
+        if len(terms) < 2 or not all(m.is_Symbol for m in terms):
+            return expr
+        return self.linear([(c, self.n.node_of(m)) for m, c in terms.items()], None).symbol
 
     def _affine_inside(self, expr: sp.Expr) -> sp.Expr:
         """The expression with affine combinations inside its functions replaced by nodes."""

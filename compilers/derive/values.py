@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import sympy as sp
 
@@ -238,9 +238,36 @@ class ExpectJ:
     params: tuple[Value, ...] = ()
 
 
+@dataclass(frozen=True)
+class RadialSide:
+    """One normalised batch: f of its element `out`, r^{-2 power}, ε, and the covariance over `rows` and `cols`."""
+
+    f: sp.Expr
+    power: float
+    eps: float
+    covariance: Value
+    rows: tuple[Sym, ...]
+    cols: tuple[Sym, ...]
+    out: tuple[Sym, ...]
+
+
+@dataclass(frozen=True)
+class Radial:
+    """E f(c_i) g(c̄_j) r^{-2p} r̄^{-2p̄}; `cross` is E c_k c̄_l over the rows of both sides.
+
+    With `theta` (the tangent kernel of the families) its derivative in that direction; `within`: both sides are one
+    batch with one radius.
+    """
+
+    sides: tuple[RadialSide, RadialSide]
+    cross: Value
+    theta: Value | None
+    within: bool = False
+
+
 Value = (
     Num | Access | Given | Constant | Gram | SizeValue | FeatureDim | Add | Mul | Sum | Ind | Fn | Soft | Expect1
-    | Expect2 | ExpectJ
+    | Expect2 | ExpectJ | Radial
 )  # fmt: skip
 
 ONE = Num(sp.Integer(1))
@@ -324,6 +351,9 @@ def children(v: Value) -> tuple[Value, ...]:
             return tuple(x for x in (v.k11, v.k22, v.k12, v.m1, v.m2) if x is not None)
         case ExpectJ():
             return tuple(x for x in (*v.cov, *v.means, *v.params) if x is not None)
+        case Radial():
+            found = (v.sides[0].covariance, v.sides[1].covariance, v.cross)
+            return found if v.theta is None else (*found, v.theta)
         case _:
             return ()
 
@@ -354,6 +384,10 @@ def symbols(v: Value) -> frozenset[Sym]:
         found |= symbols(c)
     if isinstance(v, Sum):
         found.discard(v.sym)
+    if isinstance(v, Radial):
+        for side in v.sides:
+            found -= {*side.rows, *side.cols}
+        found |= {s for side in v.sides for s in side.out}
     result = frozenset(found)
     if len(_SYMBOLS) > 200_000:
         _SYMBOLS.clear()
@@ -438,13 +472,26 @@ def rewrite(v: Value, r: Renaming) -> Value:
         case Ind():
             right = None if v.right is None else r.index(v.right)
             return Ind(r.index(v.left), right, v.size, r.copy(v.copy))
+        case Radial():
+            sides = tuple(_rewrite_side(x, r) for x in v.sides)
+            theta = None if v.theta is None else rewrite(v.theta, r)
+            return Radial(cast("tuple[RadialSide, RadialSide]", sides), rewrite(v.cross, r), theta, v.within)
         case Soft():
             return Soft(r.sym(v.sym), rewrite(v.value, r), None if v.mask is None else rewrite(v.mask, r))
         case _:
-            return _rewrite_fields(v, lambda c: rewrite(c, r))
+            return map_children(v, lambda c: rewrite(c, r))
 
 
-def _rewrite_fields(v: Any, go: Callable[[Value], Value]) -> Value:
+def map_children(v: Any, go: Callable[[Value], Value]) -> Value:
+    """A value with a function applied to the values directly inside it."""
+    if isinstance(v, Num | FeatureDim | SizeValue | Given | Constant | Gram | Ind):
+        return v
+    if isinstance(v, Soft):
+        return Soft(v.sym, go(v.value), None if v.mask is None else go(v.mask))
+    if isinstance(v, Radial):
+        one_, two = (replace(x, covariance=go(x.covariance)) for x in v.sides)
+        return Radial((one_, two), go(v.cross), None if v.theta is None else go(v.theta), v.within)
+
     def one(x: Any) -> Any:
         if x is None or isinstance(x, sp.Basic):
             return x

@@ -35,6 +35,7 @@ from netsor.compilers.derive.values import (
     Mul,
     Num,
     Off,
+    Radial,
     SizeValue,
     Soft,
     Sum,
@@ -120,6 +121,8 @@ class Emitter:
                 return self._softmax(v, order)
             case Expect1() | Expect2() | ExpectJ():
                 return self._expectation(v, order)
+            case Radial():
+                return self._radial(v, order)
             case _:
                 assert_never(v)
 
@@ -400,6 +403,31 @@ class Emitter:
                 return f"rt.E2({self.functions.name(v.f)}, {self.functions.name(v.g)}, {', '.join(parts)})"
             case ExpectJ():
                 return self._joint(v, order)
+
+    def _radial(self, v: Radial, order: Sequence[Sym]) -> str:
+        """Matrices over the batches stand in the last dimensions; the result's are moved into place."""
+        one, two = v.sides
+        kept = [s for s in order if s not in self.loops]
+        outer = [s for s in kept if s not in one.out and s not in two.out]
+        f, g = self.functions.name(one.f), self.functions.name(two.f)
+        s = self._square(one.covariance, outer, one.rows, one.cols)
+        if v.within:
+            text = f"rt.radial_single({f}, {g}, {2 * one.power!r}, {one.eps!r}, {s})"
+        else:
+            t = self._square(two.covariance, outer, two.rows, two.cols)
+            x = self._square(v.cross, outer, one.rows, two.rows)
+            theta = "" if v.theta is None else f", {self._square(v.theta, outer, one.rows, two.rows)}"
+            powers, eps = (one.power, two.power), (one.eps, two.eps)
+            text = f"rt.radial({f}, {g}, {powers!r}, {eps!r}, {s}, {t}, {x}{theta})"
+        sizes = [self.size(q.size, q.copy) for q in (*one.out, *two.out)]
+        places = [kept.index(q) for q in (*one.out, *two.out)]
+        spread = len(kept) - len(outer)
+        free = [i for i in range(len(kept)) if kept[i] in outer]
+        return f"rt.placed({text}, {self.leads}, {free!r}, ({', '.join(sizes)}), {places!r}, {len(outer) + spread})"
+
+    def _square(self, v: Value, outer: list[Sym], rows: tuple[Sym, ...], cols: tuple[Sym, ...]) -> str:
+        sizes = ["(" + ", ".join(self.size(s.size, s.copy) for s in side) + ",)" for side in (rows, cols)]
+        return f"rt.square({self.emit(v, [*outer, *rows, *cols])}, {self.leads + len(outer)}, {sizes[0]}, {sizes[1]})"
 
     def _means(self, means: Sequence[Value | None], order: Sequence[Sym]) -> list[str]:
         if all(m is None for m in means):

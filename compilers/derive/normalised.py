@@ -1,0 +1,228 @@
+"""Functions of a normalised Gaussian family, y = c/√(mean_k c_k² + ε): batch normalisation (design §6.2, step 6).
+
+A radius is a mean over axes of the square of a Gaussian node. Positively homogeneous functions move out of it,
+relu(c/r) = relu(c)/r, so an integrand becomes f(c_i) g(c̄_j) r^{-2p} r̄^{-2p̄}: one radial value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import sympy as sp
+
+from netsor import ir
+from netsor.compilers.derive.nodes import AnyNode, Fun, Reduced, unsupported
+from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.terms import Terms, collect, dense, scale, single
+from netsor.compilers.derive.values import ZERO, Num, Radial, RadialSide, Sym, Value
+from netsor.functions import Head
+
+if TYPE_CHECKING:
+    from netsor.compilers.derive.expectations import Expectations, Monomial, Scope
+
+Z = sp.Symbol("z", real=True)
+DEGREE = {"relu": 1, "abs": 1, "step": 0, "sign": 0}
+
+
+@dataclass(frozen=True)
+class Radius:
+    """mean over `axes` of the square of `node`."""
+
+    node: AnyNode
+    axes: tuple[ir.Axis, ...]
+
+
+def radius_of(node: AnyNode, gaussian: frozenset[int]) -> Radius | None:
+    """The radius that a node is, if it is one."""
+    axes: list[ir.Axis] = []
+    inner = node
+    while isinstance(inner, Reduced) and inner.line.op == "mean":
+        axes.append(inner.line.axis)
+        inner = cast(AnyNode, inner.of)
+    if not axes or not isinstance(inner, Fun) or len(inner.args) != 1:
+        return None
+    (arg,) = inner.args
+    if inner.expr != arg.symbol**2 or arg.id not in gaussian:
+        return None
+    return Radius(cast(AnyNode, arg), tuple(axes))
+
+
+def degree(h: Head) -> int | None:
+    """The degree q with φ(a x) = a^q φ(x) for a > 0."""
+    name = h.spec.name
+    if name.startswith("leaky_relu["):
+        return 0 if name.endswith("'") else 1
+    return DEGREE.get(name)
+
+
+@dataclass
+class _Form:
+    """f per Gaussian variable, and (power, ε) per radius."""
+
+    functions: dict[sp.Symbol, sp.Expr]
+    radii: dict[sp.Symbol, tuple[sp.Expr, sp.Expr]]
+
+
+class Normalised:
+    """Radial values for integrands of one scope."""
+
+    def __init__(self, expectations: Expectations, scope: Scope) -> None:
+        self.e, self.scope = expectations, scope
+        self.rules = expectations.rules
+
+    def expect(self, expr: sp.Expr) -> Terms:
+        """E expr, expr in Gaussian variables and radii only."""
+        out = []
+        for coefficient, factors in self.e._monomials(self.scope, self.homogenised(expr)):
+            out += scale(self._monomial(factors), coefficient)
+        return collect(out)
+
+    def tangent(self, kind: str, left: sp.Expr, right: sp.Expr) -> Terms:
+        """Θ(F, G): the derivative of E F Ḡ along Θ of the families (Price's theorem)."""
+        out = []
+        for c1, one in self.e._monomials(self.scope, self.homogenised(left)):
+            for c2, two in self.e._monomials(self.scope, self.homogenised(right)):
+                value = self._two_sided(self._form(one), self._form(two), kind)
+                out += scale(scale(single(value), c1), c2)
+        return collect(out)
+
+    # ------------------------------------------------------------ homogeneity
+
+    def _radius(self, s: sp.Symbol) -> Radius | None:
+        return radius_of(self.scope.refs[s].node, self.rules.normal.gaussian)
+
+    def _positive(self, e: sp.Expr) -> bool:
+        """A power of (radius + number), or a positive number."""
+        if e.is_number:
+            return bool(e.is_positive)
+        base, _ = e.as_base_exp()
+        return self._radius_in(base) is not None
+
+    def _radius_in(self, base: sp.Expr) -> tuple[sp.Symbol, sp.Expr] | None:
+        """(radius, ε) of radius + ε."""
+        terms = sp.Add.make_args(base)
+        names = [t for t in terms if t.is_Symbol and t in self.scope.refs and self._radius(cast(sp.Symbol, t))]
+        rest = sp.Add(*(t for t in terms if t not in names))
+        return (cast(sp.Symbol, names[0]), rest) if len(names) == 1 and rest.is_number else None
+
+    def homogenised(self, expr: sp.Expr) -> sp.Expr:
+        """Positive factors moved out of homogeneous functions, innermost first."""
+        if expr.is_Symbol or expr.is_number:
+            return expr
+        inner = expr.func(*(self.homogenised(a) for a in expr.args))
+        if not isinstance(inner, Head):
+            return inner
+        factors = sp.Mul.make_args(inner.args[0])
+        out = [f for f in factors if not f.is_number and self._positive(f)]
+        if not out:
+            return inner
+        q = degree(inner)
+        if q is None:
+            raise unsupported(f"{inner.spec.name} of a normalised vector (it is not positively homogeneous)")
+        kept = sp.Mul(*(f for f in factors if f not in out))
+        return inner.spec.head(kept) * sp.Mul(*out) ** q
+
+    # ------------------------------------------------------------ monomials
+
+    def _form(self, factors: Monomial) -> _Form:
+        form = _Form({}, {})
+        for f in factors:
+            base, exponent = f.as_base_exp()
+            found = self._radius_in(base)
+            if found is not None:
+                s, eps = found
+                power, old = form.radii.get(s, (sp.Integer(0), eps))
+                if old != eps:
+                    raise unsupported("one radius with two different ε")
+                form.radii[s] = (power - exponent, eps)
+                continue
+            variables = self.e._variables(self.scope, f)
+            if len(variables) != 1 or self._radius(variables[0]):
+                raise unsupported("a function of a normalised vector and of other variables together")
+            form.functions[variables[0]] = form.functions.get(variables[0], sp.Integer(1)) * f
+        return form
+
+    def _monomial(self, factors: Monomial) -> Terms:
+        form = self._form(factors)
+        radii = list(form.radii)
+        if len(radii) == 1:
+            return single(self._one_sided(form))
+        if len(radii) != 2:
+            raise unsupported("a product of functions of three or more normalised batches")
+        first, second = sorted(radii, key=lambda s: s in self.scope.right)
+        forms = [_Form({}, {r: form.radii[r]}) for r in (first, second)]
+        for s, f in form.functions.items():
+            owner = next((x for x in forms if self._belongs(s, next(iter(x.radii)))), None)
+            if owner is None:
+                raise unsupported("a function of a normalised vector and of another Gaussian vector together")
+            owner.functions[s] = f
+        return single(self._two_sided(forms[0], forms[1], None))
+
+    def _belongs(self, s: sp.Symbol, r: sp.Symbol) -> bool:
+        """Is the Gaussian variable an element of the radius's family?"""
+        radius = cast(Radius, self._radius(r))
+        ref, home = self.scope.refs[s], self.scope.refs[r]
+        outside = {a: b for a, b in ref.binding if a not in radius.axes}
+        return ref.node is radius.node and ref.copy == home.copy and outside == dict(home.binding)
+
+    def _family(self, r: sp.Symbol) -> tuple[Ref, tuple[Sym, ...]]:
+        """The radius's family at fresh symbols of its axes."""
+        radius, home = cast(Radius, self._radius(r)), self.scope.refs[r]
+        fresh = {d.axis: self.rules.q.fresh(d, home.copy) for d in radius.node.dims if d.axis in radius.axes}
+        table = dict(home.binding) | fresh
+        ref = self.rules.q.ref(radius.node, home.copy, lambda d: table[d.axis])
+        if self.rules.mean(ref) != ZERO:
+            raise unsupported("normalisation of a vector whose mean is not zero", radius.node)
+        return ref, tuple(fresh[a] for a in radius.axes)
+
+    def _side(self, form: _Form) -> tuple[RadialSide, Ref, tuple[Sym, ...]]:
+        """One batch: its power, ε, covariance, function and the element that the function reads."""
+        if len(form.functions) != 1 or len(form.radii) != 1:
+            raise unsupported("more than one element of a normalised batch on one side")
+        ((s, f),) = form.functions.items()
+        ((r, (power, eps)),) = form.radii.items()
+        if not self._belongs(s, r):
+            raise unsupported("a function of a normalised vector and of another Gaussian vector together")
+        radius = cast(Radius, self._radius(r))
+        one, k = self._family(r)
+        two, l = self._family(r)
+        covariance = dense(self.rules.second_moment(one, two))
+        out = tuple(self.scope.refs[s].at(a) for a in radius.axes)
+        side = RadialSide(f.xreplace({s: Z}), float(power), float(eps), covariance, k, l, out)
+        return side, one, k
+
+    def _two_sided(self, left: _Form, right: _Form, kind: str | None) -> Value:
+        one, u, _ = self._side(left)
+        two, v, _ = self._side(right)
+        cross = dense(self.rules.second_moment(u, v))
+        theta = None if kind is None else dense(self.rules.tangent(u, v, kind))
+        if kind is not None and theta == ZERO:
+            return ZERO
+        return Radial((one, two), cross, theta)
+
+    def _one_sided(self, form: _Form) -> Value:
+        """f(c_i) g(c_j) r^{-2p} within one batch."""
+        ((r, (power, eps)),) = form.radii.items()
+        pairs = list(form.functions.items())
+        if len(pairs) == 1:
+            pairs = _split(pairs[0])
+        if len(pairs) != 2:
+            raise unsupported("a moment of normalised values of more than two elements")
+        sides = [self._side(_Form({s: f}, {r: (power / 2, eps)}))[0] for s, f in pairs]
+        return Radial((sides[0], sides[1]), sides[0].covariance, None, within=True)
+
+
+def _split(pair: tuple[sp.Symbol, sp.Expr]) -> list[tuple[sp.Symbol, sp.Expr]]:
+    """f(c_i) as a product of two functions of the same element."""
+    s, f = pair
+    factors = list(sp.Mul.make_args(f))
+    if len(factors) == 1:
+        base, exponent = f.as_base_exp()
+        if exponent.is_Integer and exponent > 1:
+            return [(s, base), (s, base ** (exponent - 1))]
+        return [(s, f), (s, sp.Integer(1))]
+    return [(s, factors[0]), (s, sp.Mul(*factors[1:]))]
+
+
+__all__ = ["Normalised", "Num", "Radius", "radius_of"]
