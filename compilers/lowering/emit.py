@@ -296,15 +296,21 @@ class Emitter:
         kept = [s for s in order if s not in self.loops]
         present = [s for s in kept if s in names]
         out = "".join(names[s] for s in present)
-        one, two = self._array(v.array[0], v.copy1), self._array(v.array[1], v.copy2)
+        one, two = self._rows(v.array[0], v.copy1, v.idx1), self._rows(v.array[1], v.copy2, v.idx2)
         if self.space == "pair":
             text = f'rt.gram("n{first}d,m{second}d->nm{out}", {one}, {two})'
         else:
             text = f'rt.gram("n{first}d,n{second}d->n{out}", {one}, {two})'
         return self._align(text, self.leads, present, kept)
 
-    def _array(self, var: ir.Var, copy: Copy) -> str:
-        return f"{self.data(copy)}.{var.name}"
+    def _rows(self, var: ir.Var, copy: Copy, idx: Sequence[Index]) -> str:
+        """An array of one copy, its axes at the sizes of the symbols that they run with."""
+        text = f"{self.data(copy)}.{var.name}"
+        other = [
+            f"({k}, {self.size(i.size, i.copy)})" for k, i in enumerate(cast("tuple[Sym, ...]", idx), 1)
+            if self.space == "pair" and not isinstance(i.size, int) and i.copy in (1, 2) and i.copy != copy
+        ]  # fmt: skip
+        return f"rt.fit({text}, {', '.join(other)})" if other else text
 
     # ------------------------------------------------------------ sums
 
