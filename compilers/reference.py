@@ -72,18 +72,24 @@ def _reference(p: Program, x: Any, x2: Any, sizes: Mapping[str, int]) -> Referen
     programs = [q] if len(names) <= 1 else [_backward(q, name) for name in names]
     interpreter = Interpreter(q, programs, samples, rows, columns)
     terms = interpreter.terms(names, programs) if any(r.gradients for r in programs) else {}
-    groups: dict[str, Array] = {}
+    nngp = interpreter.nngp(names)
+    groups = {name: np.zeros_like(nngp) for name in _trained(p)} if terms else {}
     for name, value in terms.items():
-        owner = _owner(unrolled, name)
-        groups[owner] = groups.get(owner, 0.0) + value
+        groups[_owner(unrolled, name)] += value
     shape = _output_shape(p, unrolled)
 
     def shaped(value: Array) -> Array:
         return value.reshape(*value.shape[:2], *shape, *shape)
 
-    nngp = shaped(interpreter.nngp(names))
-    groups = {name: shaped(value) for name, value in groups.items()}
-    return Reference(nngp, sum(groups.values(), np.zeros_like(nngp)) if groups else None, groups, interpreter)
+    total = shaped(sum(groups.values(), np.zeros_like(nngp))) if terms else None
+    return Reference(shaped(nngp), total, {name: shaped(value) for name, value in groups.items()}, interpreter)
+
+
+def _trained(p: Program) -> list[str]:
+    """The trained arrays that an output depends on."""
+    forward = _forward(p)
+    trained = (line for line in p.lines if isinstance(line, ir.InputMatrix | ir.InputVector) and line.trainable)
+    return [line.out.name for line in trained if line.out in forward]
 
 
 def _backward(q: Program, name: str) -> Program:

@@ -1,6 +1,7 @@
 """The random arrays of a program: matrices ω and vectors β, with the covariances its lines state.
 
-Arrays are drawn one by one from (seed, name), so a run does not depend on the order of the lines.
+Arrays are drawn one by one from (seed, name, shape), so a run does not depend on the order of the lines and widths are
+independent of each other.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _leading(var: ir.Var, array: torch.Tensor, binding: Binding) -> torch.Tensor
 
 
 def _normal(shape: Sequence[int], seed: int, name: str, dtype: torch.dtype, device: str | torch.device) -> torch.Tensor:
-    key = hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]
+    key = hashlib.sha256(f"{seed}/{name}/{tuple(shape)}".encode()).digest()[:8]
     generator = torch.Generator(device=device).manual_seed(int.from_bytes(key, "little") >> 1)
     return torch.randn(*shape, generator=generator, dtype=dtype, device=device)
 
