@@ -1,0 +1,92 @@
+"""Entries that are only an index form of another, or a step on the way to one reader, put into their readers.
+
+What remains is an entry for each line of the program and for what several readers share. Sums over the taps of a
+window then read the window's source, and sums of products are contractions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, cast
+
+from netsor.compilers.derive.values import (
+    Access,
+    Add,
+    ComposedIndexError,
+    Constant,
+    Entry,
+    FeatureDim,
+    Fn,
+    Given,
+    Ind,
+    Mul,
+    Num,
+    Renaming,
+    SizeValue,
+    Sum,
+    Value,
+    add,
+    map_children,
+    mul,
+    rewrite,
+    sum_over,
+    walk,
+)
+
+PLAIN = Num | Access | Given | Constant | SizeValue | FeatureDim | Add | Mul | Ind | Fn
+
+
+def inline(entries: list[Entry], results: list[Any], lines: frozenset[str]) -> None:
+    """Inline in place; `results` have a `value`, `lines` are the names of the program's variables."""
+    uses = Counter(a.entry for holder in (*entries, *results) for a in walk(holder.value) if isinstance(a, Access))
+    done: set[int] = set()
+
+    def put_in(holder: Any) -> None:
+        if id(holder) not in done:
+            done.add(id(holder))
+            holder.value = _replaced(holder.value, lambda a: _inlined(a, uses, lines, put_in))
+
+    for holder in (*entries, *results):
+        put_in(holder)
+
+
+def _inlined(a: Access, uses: Counter[Entry], lines: frozenset[str], put_in: Callable[[Entry], None]) -> Value:
+    e = a.entry
+    if not _wanted(e, uses, lines):
+        return a
+    put_in(e)
+    value = cast(Value, e.value)
+    if not _wanted(e, uses, lines) or any(isinstance(v, Access) and v.entry is e for v in walk(value)):
+        return a
+    copies = {"s": a.copy} if e.space == "input" else {}
+    try:
+        return rewrite(value, Renaming(dict(zip(e.dims, a.idx, strict=True)), copies))  # type: ignore[arg-type]
+    except ComposedIndexError:
+        return a
+
+
+def _wanted(e: Entry, uses: Counter[Entry], lines: frozenset[str]) -> bool:
+    if isinstance(e.value, Access):
+        return True
+    return uses[e] == 1 and not _is_line(e, lines) and all(isinstance(v, PLAIN) for v in walk(cast(Value, e.value)))
+
+
+def _is_line(e: Entry, lines: frozenset[str]) -> bool:
+    """Is the entry the kernel of one line of the program?"""
+    return len({r.node for r in e.refs}) == 1 and getattr(e.refs[0].node, "label", "") in lines
+
+
+def _replaced(v: Value, of: Callable[[Access], Value]) -> Value:
+    """A value with every Access replaced, sums distributed again."""
+    match v:
+        case Access():
+            return of(v)
+        case Add():
+            return add(*(_replaced(x, of) for x in v.args))
+        case Mul():
+            return mul(*(_replaced(x, of) for x in v.args))
+        case Sum():
+            return sum_over(v.sym, _replaced(v.body, of))
+        case _:
+            return map_children(v, lambda x: _replaced(x, of))

@@ -1,0 +1,78 @@
+"""Names of index symbols inside one equation, and the order of the equations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import networkx as nx
+
+from netsor.compilers.derive.recursion import entries_in
+from netsor.compilers.derive.values import Entry, Index, Inv, Soft, Sum, Sym, Value, Win, index_symbols, indices, walk
+
+PRIME = "′"
+
+
+class Names:
+    """A name for every symbol of an equation: its axis, with a prime for the second copy."""
+
+    def __init__(self, dims: Sequence[Sym], value: Value) -> None:
+        self.table: dict[Sym, str] = {}
+        for s in (*dims, *found(value)):
+            if s not in self.table:
+                self.table[s] = self._free(s)
+
+    def _free(self, s: Sym) -> str:
+        name = s.label.rstrip(PRIME) or "i"
+        if s.copy == 2 or s.label.endswith(PRIME):
+            name += PRIME
+        while name in self.table.values():
+            name += PRIME
+        return name
+
+    def __getitem__(self, s: Sym) -> str:
+        return self.table[s]
+
+
+def found(value: Value) -> list[Sym]:
+    """The symbols of a value, bound ones included, in order of appearance."""
+    out: dict[Sym, None] = {}
+    for v in walk(value):
+        if isinstance(v, Sum | Soft):
+            out[v.sym] = None
+        for i in indices(v):
+            out.update(dict.fromkeys(index_symbols(i)))
+    return list(out)
+
+
+def taps(value: Value) -> dict[Sym, list[tuple[int, ...]]]:
+    """The offsets that each tap of a window in a value runs over, one tuple per position."""
+    columns: dict[Sym, dict[str, tuple[int, ...]]] = {}
+    for v in walk(value):
+        for i in indices(v):
+            if isinstance(i, Win | Inv):
+                columns.setdefault(i.tap, {}).setdefault(_axis(i), i.offsets)
+    return {tap: list(zip(*rows.values(), strict=True)) for tap, rows in columns.items()}
+
+
+def _axis(i: Index) -> str:
+    s = i.s if isinstance(i, Win) else cast(Inv, i).t
+    return s.label.rstrip(PRIME)
+
+
+Block = list[Entry]
+
+
+def blocks(entries: Iterable[Entry]) -> list[tuple[Block, bool]]:
+    """Strongly connected components, everything read before its reader; True for recurrences."""
+    entries = list(entries)
+    place = {e: i for i, e in enumerate(entries)}
+    g: Any = nx.DiGraph()
+    g.add_nodes_from(range(len(entries)))
+    for e in entries:
+        g.add_edges_from((place[x], place[e]) for x in entries_in(cast(Value, e.value)) if x in place)
+    condensed = nx.condensation(g)
+    first = {c: min(condensed.nodes[c]["members"]) for c in condensed}
+    order = nx.lexicographical_topological_sort(condensed, key=lambda c: first[c])
+    found_blocks = [[entries[i] for i in sorted(condensed.nodes[c]["members"])] for c in order]
+    return [(b, len(b) > 1 or b[0] in entries_in(cast(Value, b[0].value))) for b in found_blocks]

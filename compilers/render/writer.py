@@ -1,0 +1,235 @@
+"""Values → formulas; what text and LaTeX share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import assert_never, cast
+
+import sympy as sp
+
+from netsor import ir
+from netsor.compilers.derive.values import (
+    Access,
+    Add,
+    Const,
+    Constant,
+    Copy,
+    Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    FeatureDim,
+    Fn,
+    Given,
+    Gram,
+    Ind,
+    Index,
+    Inv,
+    Mul,
+    Num,
+    Off,
+    SizeValue,
+    Soft,
+    Sum,
+    Sym,
+    Value,
+    Win,
+)
+from netsor.compilers.render.symbols import Names
+
+GAUSSIANS = ("u", "v", "w")
+
+
+class Writer(ABC):
+    """Writes the values of one equation; `pair` when it is about two inputs ξ, ξ̄."""
+
+    def __init__(self, names: Names, pair: bool) -> None:
+        self.names, self.pair = names, pair
+
+    # ------------------------------------------------------------ values
+
+    def write(self, v: Value) -> str:
+        match v:
+            case Add():
+                return self._sum(v.args)
+            case Mul():
+                return self._product(v.args)
+            case Sum():
+                return self.total(self.names[v.sym], self.factor(v.body))
+            case Expect1() | Expect2() | ExpectJ():
+                return self._expectation(v)
+            case Fn():
+                return self.function(v.expr, [self.write(a) for a in v.args])
+            case Soft():
+                mask = None if v.mask is None else self.write(v.mask)
+                return self.softmax(self.names[v.sym], self.write(v.value), mask)
+            case _:
+                return self._leaf(v)
+
+    def _leaf(self, v: Value) -> str:
+        match v:
+            case Num():
+                return self.number(v.value)
+            case Access():
+                return self.entry(v.entry, v.copy) + self.indexed(v.idx)
+            case Given():
+                return self.array(v.var.name, v.copy) + self.indexed(v.idx)
+            case Constant():
+                return self.variable(v.name) + self.indexed(v.idx)
+            case Gram():
+                return self._gram(v)
+            case SizeValue():
+                return self.size(v.size, v.copy)
+            case FeatureDim():
+                return self.dimension(v.var.name)
+            case Ind():
+                return self._indicator(v)
+            case _:
+                raise AssertionError(v)
+
+    def _sum(self, args: Sequence[Value]) -> str:
+        text = ""
+        for a in args:
+            part = self.write(a)
+            text += (f" - {part[1:]}" if part.startswith("-") else f" + {part}") if text else part
+        return text
+
+    def _product(self, args: Sequence[Value]) -> str:
+        sums = [a for a in args if isinstance(a, Sum)]
+        rest = [a for a in args if not isinstance(a, Sum)]
+        if isinstance(rest[0] if rest else None, Num) and cast(Num, rest[0]).value == -1 and len(args) > 1:
+            return "-" + self._product([*rest[1:], *sums])
+        last = sums[-1:]
+        return self.times([*(self.factor(a) for a in (*rest, *sums[:-1])), *map(self.write, last)])
+
+    def factor(self, v: Value) -> str:
+        """A value that stands inside a product."""
+        text = self.write(v)
+        loose = isinstance(v, Add) or (isinstance(v, Sum | Fn) and " " in text) or text.startswith("-")
+        if isinstance(v, Num):
+            loose = not v.value.is_Rational and v.value.is_Add
+        if isinstance(v, Sum):
+            loose = False
+        return self.parentheses(text) if loose else text
+
+    def _gram(self, v: Gram) -> str:
+        left = self.array(v.array[0].name, 1 if v.copy1 == "s" else v.copy1, barred=True) + self.indexed(v.idx1)
+        right = self.array(v.array[1].name, 1 if v.copy2 == "s" else v.copy2, barred=True) + self.indexed(v.idx2)
+        return self.inner(left, right, v.array[0].name)
+
+    def _indicator(self, v: Ind) -> str:
+        if v.right is None:
+            return self.inside(self.index(v.left), self.size(v.size, v.copy))
+        return self.delta(self.index(v.left), self.index(v.right))
+
+    # ------------------------------------------------------------ expectations
+
+    def _expectation(self, v: Expect1 | Expect2 | ExpectJ) -> str:
+        z, c = sp.Symbol("z", real=True), [ir.param(i) for i in range(8)]
+        if isinstance(v, Expect2):
+            f = self._factors([(v.f, {z: "u"}), (v.g, {z: "v"})])
+            return self.expectation(f, ["u", "v"], [v.k11, v.k12, v.k22], [v.m1, v.m2])
+        params = dict(zip(c, map(self.write, v.params), strict=False))
+        if isinstance(v, Expect1):
+            return self.expectation(self._factors([(v.f, {z: "u"} | params)]), ["u"], [v.k], [v.mean])
+        u = [f"u{i + 1}" for i in range(len(v.means))]
+        table = {sp.Symbol(f"z{i}", real=True): name for i, name in enumerate(u)}
+        return self.expectation(self._factors([(v.f, table | params)]), u, list(v.cov), list(v.means))
+
+    def _factors(self, parts: list[tuple[sp.Expr, dict[sp.Symbol, str]]]) -> str:
+        texts = []
+        for f, table in parts:
+            renamed = cast(sp.Expr, f.xreplace({s: sp.Symbol(name, real=True) for s, name in table.items()}))
+            text = self.expression(renamed)
+            texts.append(self.parentheses(text) if renamed.is_Add and len(parts) > 1 else text)
+        return self.beside([t for t in texts if t != "1"] or ["1"])
+
+    # ------------------------------------------------------------ indices
+
+    def indexed(self, idx: Sequence[Index]) -> str:
+        return self.brackets([self.index(i) for i in idx]) if idx else ""
+
+    def index(self, i: Index) -> str:
+        match i:
+            case Sym():
+                return self.symbol(i)
+            case Const():
+                return self.constant_index(i.value)
+            case Win():
+                stride = "" if i.stride == 1 else f"{i.stride}"
+                moved = f"{stride}{self.symbol(i.s)} + {self.symbol(i.tap)}"
+                return self.modulo(moved, self.size(i.wrap, i.s.copy)) if i.wrap is not None else moved
+            case Inv():
+                return self._inverse(i)
+            case Off():
+                return f"{self.symbol(i.t)} {'-' if i.by > 0 else '+'} {abs(i.by)}"
+            case _:
+                assert_never(i)
+
+    def _inverse(self, i: Inv) -> str:
+        moved = f"{self.symbol(i.t)} - {self.symbol(i.tap)}"
+        if i.wrap is not None:
+            moved = self.modulo(moved, self.size(i.wrap, i.t.copy))
+        return moved if i.stride == 1 else f"({moved})/{i.stride}"
+
+    def size(self, size: ir.Size, copy: Copy) -> str:
+        match size:
+            case int():
+                return str(size)
+            case ir.SizeOf():
+                return self.axis_size(size.axis, copy)
+            case ir.Strided():
+                inner = self.size(size.of, copy)
+                if size.minus:
+                    inner += f" {'-' if size.minus > 0 else '+'} {abs(size.minus)}"
+                return inner if size.stride == 1 else self.ceiling(inner, size.stride)
+            case _:
+                assert_never(size)
+
+    # ------------------------------------------------------------ notation
+
+    @abstractmethod
+    def number(self, value: sp.Expr) -> str: ...
+    @abstractmethod
+    def expression(self, value: sp.Expr) -> str: ...
+    @abstractmethod
+    def function(self, expr: sp.Expr, args: list[str]) -> str: ...
+    @abstractmethod
+    def entry(self, entry: Entry, copy: Copy) -> str: ...
+    @abstractmethod
+    def array(self, name: str, copy: Copy, barred: bool = False) -> str: ...
+    @abstractmethod
+    def variable(self, name: str) -> str: ...
+    @abstractmethod
+    def symbol(self, s: Sym) -> str: ...
+    @abstractmethod
+    def constant_index(self, value: int) -> str: ...
+    @abstractmethod
+    def axis_size(self, axis: str, copy: Copy) -> str: ...
+    @abstractmethod
+    def dimension(self, data: str) -> str: ...
+    @abstractmethod
+    def brackets(self, indices: list[str]) -> str: ...
+    @abstractmethod
+    def parentheses(self, text: str) -> str: ...
+    @abstractmethod
+    def times(self, factors: list[str]) -> str: ...
+    @abstractmethod
+    def beside(self, factors: list[str]) -> str: ...
+    @abstractmethod
+    def total(self, symbol: str, body: str) -> str: ...
+    @abstractmethod
+    def softmax(self, symbol: str, value: str, mask: str | None) -> str: ...
+    @abstractmethod
+    def inner(self, left: str, right: str, data: str) -> str: ...
+    @abstractmethod
+    def inside(self, index: str, size: str) -> str: ...
+    @abstractmethod
+    def delta(self, left: str, right: str) -> str: ...
+    @abstractmethod
+    def modulo(self, index: str, size: str) -> str: ...
+    @abstractmethod
+    def ceiling(self, text: str, stride: int) -> str: ...
+    @abstractmethod
+    def expectation(self, f: str, variables: list[str], cov: list[Value], means: Sequence[Value | None]) -> str: ...
