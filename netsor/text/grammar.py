@@ -98,7 +98,7 @@ def _start(part: Any) -> Token:
     return token
 
 
-class _Actions(lark.Transformer):  # type: ignore[type-arg]
+class _Actions:
     """One method per rule; terminals come as our tokens inside lark's."""
 
     # ------------------------------------------------------------ expressions
