@@ -6,6 +6,7 @@ dependence and parity show); `natural` values follow the program's own distribut
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -199,7 +200,7 @@ def _positions(line: ir.Window | ir.Unwindow, of: ir.Var, out: ir.Var, sizes: Si
         rows = [s * np.arange(t) + o for s, t, o in zip(line.stride, target, offset, strict=True)]
         good = [(r >= 0) & (r < p) | (line.outside == "wrap") for r, p in zip(rows, source, strict=True)]
         index.append(np.ix_(*(r % p for r, p in zip(rows, source, strict=True))))
-        inside.append(np.logical_and.reduce(np.ix_(*good)))
+        inside.append(functools.reduce(np.logical_and.outer, good))
     return index, inside
 
 

@@ -55,8 +55,8 @@ def _compare(groups: Sequence[Sequence[Use]], runs: Sequence[Sequence[Values]]) 
             names = ", ".join(dict.fromkeys(us[min(i, len(us) - 1)].line.vector.name for i in chosen))
             if verdict is False:
                 reason = (
-                    f"a singular value of the arguments {names} of {us[0].line.matrix} shrinks to {ratio:.2g} of its value from"
-                    f" width {_WIDTHS[0]} to {_WIDTHS[1]}: their rank drops in the limit only"
+                    f"a singular value of the arguments {names} of {us[0].line.matrix} shrinks to {ratio:.2g} of its"
+                    f" value from width {_WIDTHS[0]} to {_WIDTHS[1]}: their rank drops in the limit only"
                 )
                 return False, reason, us[-1].index
             if verdict is None:

@@ -32,9 +32,8 @@ class Witness:
         names = ", ".join(self.readouts)
         if not self.readouts:
             return f"a coordinate of {self.vector} is {self.before:.6g}, and nothing changes its sign"
-        if self.clause == 1:
-            return f"flipping the sign of {names} takes a coordinate of {self.vector} from {self.before:.6g} to {self.after:.6g}"
-        return f"drawing {names} anew takes a coordinate of {self.vector} from {self.before:.6g} to {self.after:.6g}"
+        what = f"flipping the sign of {names}" if self.clause == 1 else f"drawing {names} anew"
+        return f"{what} takes a coordinate of {self.vector} from {self.before:.6g} to {self.after:.6g}"
 
     def replay(self, lines: Sequence[ir.Line]) -> bool:
         """Run the program again: does the witness still refute the clause?"""

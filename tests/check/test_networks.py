@@ -155,6 +155,6 @@ def test_gradients() -> None:
 
 
 def test_check_is_callable_after_its_package_is_imported() -> None:
-    import netsor.check.types  # noqa: F401, PLC0415
+    import netsor.check.types  # noqa: F401
 
     assert ns.check(deep(1)).ok
