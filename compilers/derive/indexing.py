@@ -113,7 +113,7 @@ def own_copy(a: Ref) -> Copy:
 
 def side(q: Requests, a: Ref) -> Map:
     node = cast(Indexed, a.node)
-    return Map(q, node.line, dict(a.binding), node.of.dims, own_copy(a))
+    return Map(q, node.line, dict(a.binding), node.line.of.dims, own_copy(a))
 
 
 def child(q: Requests, a: Ref, inner: dict[ir.Axis, Sym]) -> Ref:

@@ -17,7 +17,8 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive import labels
-from netsor.dsl import merge_dims
+from netsor.check.flips import flips
+from netsor.dsl import inputs_of, merge_dims
 from netsor.errors import UnsupportedError
 
 IndexLine = ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename
@@ -142,6 +143,7 @@ class Builder:
         self._interned: dict[Any, AnyNode] = {}
         self._matrix: dict[ir.Var, tuple[ir.InputMatrix, bool]] = {}
         self._late: list[tuple[Indexed, ir.Var]] = []
+        self._vanishing = vanishing_scalars(program)
         self.one = self._new(One, "1", ())
 
     def _new(self, kind: type, name: str, dims: tuple[ir.Dim, ...], *more: Any, label: str | None = None) -> Any:
@@ -214,7 +216,7 @@ class Builder:
         self.n.scalar_symbol[out], self.n.scalar_of[symbol] = symbol, out
         if isinstance(line, ir.Moment) and line.args:
             self.n.moment_node[out] = self.normal(self._expression(line), f"{out.name}_arg")
-        if isinstance(line, ir.InputScalar) and not line.per_sample and line.limit == 0:
+        if out in self._vanishing or (isinstance(line, ir.InputScalar) and not line.per_sample and line.limit == 0):
             self.n.zero_scalars.add(symbol)
 
     def _expression(self, line: ir.Nonlin | ir.Moment) -> sp.Expr:
@@ -472,6 +474,21 @@ def _scalars_in(n: Normal, x: AnyNode) -> list[ir.Var]:
         case _:
             return []
     return [n.scalar_of[cast(sp.Symbol, s)] for s in _sorted(found)]
+
+
+def vanishing_scalars(program: ir.ProgramLike) -> frozenset[ir.Var]:
+    """C-vars that change sign with the readouts, a flip that leaves the program's law: their limit is 0.
+
+    These are the gradients of scalars; without them a backward vector does not depend on the forward pass around it.
+    """
+    block = covariance_blocks(program)
+    inputs = [x for x in program.lines if isinstance(x, ir.InputVector)]
+    fixed = {block[x.out] for x in inputs if not x.readout or x.mean != 0}
+    readouts = {x.out: 1 for x in inputs if x.readout and block[x.out] not in fixed}
+    if not any(v in readouts for x in program.lines for v in inputs_of(x)):
+        return frozenset()
+    found = flips(program.lines, readouts)
+    return frozenset(v for v, s in found.items() if v.kind == "C" and (s.zero or (s.form and not s.equations)))
 
 
 def covariance_blocks(program: ir.ProgramLike) -> dict[ir.Var, int]:

@@ -172,7 +172,7 @@ class Rules:
     def reduced_symbol(self, a: Ref) -> Sym:
         """A fresh symbol for the axis that a reduction removes."""
         node = cast(Reduced, a.node)
-        dim = next(d for d in node.of.dims if d.axis == node.line.axis)
+        dim = next(d for d in node.line.of.dims if d.axis == node.line.axis)
         return self.q.fresh(dim, own_copy(a))
 
     # ------------------------------------------------------------ atoms
