@@ -8,6 +8,7 @@ from typing import Any
 
 from netsor import ir
 from netsor.check.bplike import BPLike, Violation, bp_like, explain
+from netsor.check.elements import by_elements
 from netsor.check.gia import Correction, Simple, gia_valid, simple_gia
 from netsor.check.gradients import Readiness, ntk_ready
 from netsor.check.rank import rank_stable
@@ -32,7 +33,8 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
         return _ill_typed(p, typing)
     whole, problems = _with_backward(p)
     lines, data = whole.lines, data_of(whole, x)
-    bp = bp_like(lines, _chosen(whole, readouts))
+    chosen = _chosen(whole, readouts)
+    bp = bp_like(lines, chosen) if chosen else by_elements(whole, bp_like(lines, ()))
     simple = simple_gia(lines, whole.outputs)
     valid, why, correction = gia_valid(lines, bp.verdict, data)
     functions = regular(lines, len(p.lines), _forward(whole), data)

@@ -79,6 +79,22 @@ ARRAYS = (
         _USE,
         "device='cpu'",
     ),
+    Code(
+        "NT610",
+        "a batch of identical rows",
+        "Batch normalisation with eps = 0 divides by the spread of the batch, which is zero.",
+        "batchnorm_mlp(eps=0) on a batch of equal rows",
+        "errata to E.4",
+        "give eps a positive value",
+    ),
+    Code(
+        "NT611",
+        "an NTK that is infinite",
+        "With eps = 0 the backward kernel of batch normalisation diverges on batches of rank below three.",
+        "batchnorm_mlp(eps=0) on a batch of two",
+        "errata to E.4",
+        "give eps a positive value, or ask for the NNGP only",
+    ),
 )
 
 RULES = (

@@ -158,3 +158,24 @@ def test_check_is_callable_after_its_package_is_imported() -> None:
     import netsor.check.types  # noqa: F401
 
     assert ns.check(deep(1)).ok
+
+
+def test_elements_of_a_family_are_candidates() -> None:
+    """The first element is used in the forward pass, the second as the readout."""
+    p = ns.Program("elements")
+    n = p.width("n")
+    p.axis("t", 2)
+    u = p.vector("u", n, axes="t")
+    W = p.matrix("W", n, n)
+    h = p.let("h", W @ ns.tanh(u.at("t", 0)))
+    p.let("dx", W.T @ (ns.tanh.prime(h) * u.at("t", 1)))
+    report = check(p)
+    assert report.bp_like and report.readouts == ("u_1",)
+    q = ns.Program("all")
+    n = q.width("n")
+    q.axis("t", 2)
+    u = q.vector("u", n, axes="t")
+    W = q.matrix("W", n, n)
+    h = q.let("h", W @ ns.tanh(u.sum("t")))
+    q.let("dx", W.T @ (ns.tanh.prime(h) * u.at("t", 1)))
+    assert check(q).bp_like is False

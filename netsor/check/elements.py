@@ -1,0 +1,44 @@
+"""Elements of a family of input vectors as separate candidates for readouts, where lines take them out with `at`.
+
+A family is one block as long as its lines treat all elements alike. Where an `at` (or `place`) along one of its axes
+tells them apart, the search is made on the unrolled program: True there is True; False needs every axis to have a size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from netsor import ir
+from netsor.check.bplike import BPLike, bp_like
+from netsor.check.shapes import fitting
+from netsor.dsl import Program
+from netsor.errors import NetsorError
+
+_MOST_LINES = 4000
+
+
+def by_elements(p: Program, found: BPLike) -> BPLike:
+    """The verdict of the search, elements told apart."""
+    if found.verdict or not _told_apart(p):
+        return found
+    sizes = fitting(p.lines, 8)
+    open_axes = {a.name: sizes.size(ir.SizeOf(a.name)) for a in p.axes if a.size is None}
+    try:
+        flat = p.unroll(open_axes)
+    except NetsorError:
+        return dataclasses.replace(found, verdict=None, reason=f"elements could not be told apart; {found.reason}")
+    if len(flat.lines) > _MOST_LINES:
+        return dataclasses.replace(found, verdict=None, reason=f"too many elements; {found.reason}")
+    result = bp_like(flat.lines, ())
+    if open_axes:
+        given = ", ".join(f"{name} = {size}" for name, size in open_axes.items())
+        return dataclasses.replace(found, verdict=None, reason=f"sizes are open; with {given}: {result.reason}")
+    if result.verdict:
+        return result
+    return dataclasses.replace(found, verdict=result.verdict, reason=result.reason)
+
+
+def _told_apart(p: Program) -> bool:
+    """Some element of a family of input vectors is taken out along one of the family's axes."""
+    families = {a for line in p.lines if isinstance(line, ir.InputVector) for a in line.out.axes}
+    return any(isinstance(line, ir.At | ir.Place) and line.axis in families for line in p.lines)
