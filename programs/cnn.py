@@ -25,7 +25,12 @@ def cnn(
     n = p.width("n")
     x = p.data("x", axes=axes)
     var_ws, var_bs = per_layer(var_w, depth, "var_w"), per_layer(var_b, depth, "var_b")
-    form: dict[str, Any] = kernel_window(kernel) | {"stride": stride, "padding": padding, "dilation": dilation, "fan_in": fan_in}
+    form: dict[str, Any] = kernel_window(kernel) | {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "fan_in": fan_in,
+    }
     for l, f in enumerate(functions(phi, depth), 1):
         h = p.let(f"h{l}", conv(x, n, f"W{l}", axes, var=var_ws[l - 1], **form))
         b = 0 if var_bs[l - 1] is None else p.bias(f"b{l}", n, var=var_bs[l - 1])
