@@ -151,7 +151,8 @@ def test_strict_makes_errors_of_warnings(run: Run) -> None:
 def test_show(run: Run) -> None:
     code, out, _ = run("show", "mlp", "--set", "depth=1")
     assert code == 0
-    assert out.startswith("program mlp\nwidth n\ndata x\nW1 : A(n, x)")
+    assert out.startswith("program mlp\nwidth n\ndata x\n")
+    assert "\nh1 := W1 @ x\n" in out
     Path("mlp.netsor").write_text(out, encoding="utf-8")
     assert run("show", "mlp.netsor") == (0, out, "")
 
