@@ -24,9 +24,10 @@ _WHERE = {
     "netsor.text": ("parse",),
     "netsor.backprop": ("backprop",),
     "netsor.check": ("Report", "check"),
-    "netsor.compilers.compile": ("Kernel", "KernelResult", "compile", "derive", "v_transform"),
+    "netsor.compilers.compile": ("Kernel", "compile", "derive", "v_transform"),
     "netsor.compilers.finite.simulate": ("simulate",),
     "netsor.compilers.limit": ("limit",),
+    "netsor.compilers.results": ("KernelResult",),
     "netsor.convention": ("unit_variance",),
     "netsor.declared": ("program",),
 }  # fmt: skip
@@ -52,12 +53,12 @@ if TYPE_CHECKING:
     from netsor.check import Report as Report
     from netsor.check import check as check
     from netsor.compilers.compile import Kernel as Kernel
-    from netsor.compilers.compile import KernelResult as KernelResult
     from netsor.compilers.compile import compile as compile
     from netsor.compilers.compile import derive as derive
     from netsor.compilers.compile import v_transform as v_transform
     from netsor.compilers.finite.simulate import simulate as simulate
     from netsor.compilers.limit import limit as limit
+    from netsor.compilers.results import KernelResult as KernelResult
     from netsor.convention import unit_variance as unit_variance
     from netsor.declared import program as program
     from netsor.dsl import Program as Program
