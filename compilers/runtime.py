@@ -48,11 +48,11 @@ from netsor.compilers.radial import radial, radial_single
 from netsor.compilers.results import KernelResult
 
 __all__ = [
-    "E1", "E2", "E11", "Each", "Fn", "Inputs", "absolute", "adjoint", "box", "combine", "contract", "cos", "elu",
+    "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "absolute", "adjoint", "at", "box", "combine", "contract", "cos", "elu",
     "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "full", "function", "gaussian", "gelu", "gelu_prime",
     "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "placed", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped",
     "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "square", "step", "table", "tabulate", "take", "tanh",
-    "times_power", "total", "values",
+    "times_power", "total", "values", "wavefront",
 ]  # fmt: skip
 
 
@@ -345,6 +345,50 @@ def tabulate(*tables: Table, reverse: bool = False) -> tuple[Tensor, ...]:
         for i in sorted(steps, key=sum, reverse=reverse):
             t(*i)
     return tuple(t.stacked() for t in tables)
+
+
+def wavefront(data: Inputs, rows: int, cols: int, reverse: bool = False) -> Iterable[tuple[Tensor, Tensor]]:
+    """Positions (t, t′) with t + t′ = 0, 1, …, as two vectors; from the end when `reverse`."""
+    for total in range(rows + cols - 1):
+        t = torch.arange(max(0, total - cols + 1), min(total, rows - 1) + 1, device=data.device)
+        yield (rows - 1 - t, cols - 1 - (total - t)) if reverse else (t, total - t)
+
+
+class Lattice:
+    """An entry of a wavefront: tensor `[n, m, T, T′, rest]`, zero outside and where nothing was put."""
+
+    def __init__(self, a: Each, b: Each, sizes: tuple[int, int], places: Sequence[int], *rest: int) -> None:
+        self.sizes, self.places = sizes, places
+        self.values = torch.zeros(
+            (a.data.samples, b.data.samples, *sizes, *rest), dtype=a.data.dtype, device=a.data.device
+        )
+
+    def at(self, t: Tensor, r: Tensor) -> Tensor:
+        """Values at vectors of positions, `[n, m, positions, rest]`."""
+        return at(self.values, 2, (0, t), (1, r))
+
+    def put(self, t: Tensor, r: Tensor, value: Tensor) -> None:
+        self.values[:, :, t, r] = value
+
+    def all(self) -> Tensor:
+        """The whole entry, both loop dimensions in their places behind the sample dimensions."""
+        return torch.movedim(self.values, (2, 3), tuple(2 + p for p in self.places))
+
+
+def at(x: Tensor, leads: int, *index: tuple[int, Tensor]) -> Tensor:
+    """x at vectors of positions in some dimensions: `[…, positions, other dimensions]`; zero outside."""
+    dims = [leads + p for p, _ in index]
+    x = torch.movedim(x, dims, list(range(leads, leads + len(dims))))
+    valid = torch.ones((), dtype=torch.bool, device=x.device)
+    clipped = []
+    for i, (_, t) in enumerate(index):
+        size = x.shape[leads + i]
+        valid = valid & (t >= 0) & (t < size)
+        clipped.append(t.clamp(0, size - 1))
+    picked = x[(slice(None),) * leads + tuple(clipped)]
+    if bool(valid.all()):
+        return picked
+    return picked * valid.to(x.dtype).view(-1, *[1] * (picked.dim() - leads - 1))
 
 
 # ---------------------------------------------------------------- evaluation

@@ -59,6 +59,7 @@ class Emitter:
     functions: Functions
     loops: Mapping[Sym, str] = field(default_factory=dict)
     tables: Mapping[Entry, tuple[int, ...]] = field(default_factory=dict)  # entry -> positions of its loop dims
+    wave: Sym | None = None  # loop symbols are vectors of positions, along this dimension
 
     @property
     def leads(self) -> int:
@@ -66,6 +67,14 @@ class Emitter:
 
     def with_loops(self, loops: Mapping[Sym, str], tables: Mapping[Entry, tuple[int, ...]]) -> Emitter:
         return Emitter(self.space, self.functions, loops, tables)
+
+    def with_wave(self, loops: Mapping[Sym, str], tables: Mapping[Entry, tuple[int, ...]]) -> Emitter:
+        """Loop symbols as vectors: all positions of a wavefront at once, along a dimension of their own."""
+        return Emitter(self.space, self.functions, loops, tables, Sym(-1, 0, 0, "wave"))
+
+    def kept(self, order: Sequence[Sym]) -> list[Sym]:
+        """The symbols that have a dimension here."""
+        return [*([] if self.wave is None else [self.wave]), *(s for s in order if s not in self.loops)]
 
     # ------------------------------------------------------------ names
 
@@ -161,7 +170,9 @@ class Emitter:
         return [":", "None"] if copy == 1 else ["None", ":"]
 
     def _call(self, v: Access, order: Sequence[Sym]) -> str:
-        """An entry of the loop, called at integers."""
+        """An entry of the loop, called at integers (or at the positions of a wavefront)."""
+        if self.wave is not None:
+            return self._in_wave(v, order)
         positions = self.tables[v.entry]
         args = ", ".join(self._integer(v.idx[p]) for p in positions)
         rest = [(d, i) for p, (d, i) in enumerate(zip(v.entry.dims, v.idx, strict=True)) if p not in positions]
@@ -170,8 +181,19 @@ class Emitter:
             return self._bare(base, self.leads, order)
         return self._read(base, [":"] * self.leads, [d for d, _ in rest], [i for _, i in rest], order, v.copy)
 
+    def _in_wave(self, v: Access, order: Sequence[Sym]) -> str:
+        """This wavefront's own values, or those of earlier ones."""
+        positions = self.tables[v.entry]
+        moved = [v.idx[p] for p in positions]
+        rest = [cast(Sym, i) for p, i in enumerate(v.idx) if p not in positions]
+        if all(isinstance(i, Sym) for i in moved):
+            body = f"{v.entry.name}_w"
+        else:
+            body = f"{v.entry.name}.at({', '.join(self._integer(i) for i in moved)})"
+        return self._align(body, self.leads, [cast(Sym, self.wave), *rest], self.kept(order))
+
     def _bare(self, base: str, leads: int, order: Sequence[Sym]) -> str:
-        open_dims = [s for s in order if s not in self.loops]
+        open_dims = self.kept(order)
         return base if not open_dims else f"{base}[{', '.join([':'] * leads + ['None'] * len(open_dims))}]"
 
     def _integer(self, i: Index) -> str:
@@ -189,8 +211,10 @@ class Emitter:
         self, base: str, leads: list[str], dims: Sequence[Sym], idx: Sequence[Index], order: Sequence[Sym], copy: Copy
     ) -> str:
         """base[...] aligned to `order`; plain symbols by views, everything else by gathering."""
-        kept = [s for s in order if s not in self.loops]
+        kept = self.kept(order)
         found = [s for i in idx for s in index_symbols(i) if s not in self.loops]
+        if self.wave is not None and any(s in self.loops for i in idx for s in index_symbols(i)):
+            return self._at_wave(base, leads, dims, idx, kept, copy)
         if len(set(found)) != len(found) or not all(isinstance(i, Sym | Const) for i in idx):
             return self._take(base, leads, idx, kept)
         body = self._fitted(base, leads, dims, idx, copy)
@@ -198,6 +222,22 @@ class Emitter:
         if any(p != ":" for p in picks):
             body = f"{body}[{', '.join(picks)}]"
         return self._align(body, len(leads), found, kept)
+
+    def _at_wave(
+        self, base: str, leads: list[str], dims: Sequence[Sym], idx: Sequence[Index], kept: list[Sym], copy: Copy
+    ) -> str:
+        """An array outside the loop, read at the positions of the wavefront."""
+        own = sum(1 for x in leads if x == ":")
+        looped = [p for p, i in enumerate(idx) if any(s in self.loops for s in index_symbols(i))]
+        rest = [(p, i) for p, i in enumerate(idx) if p not in looped]
+        if not all(isinstance(i, Sym) for _, i in rest):
+            return self._take(base, leads, idx, kept)
+        body = self._fitted(base, leads, [dims[p] for p, _ in rest], [i for _, i in rest], copy) if rest else base
+        at = ", ".join(f"({p}, {self._integer(idx[p])})" for p in looped)
+        body = f"rt.at({body}, {own}, {at})"
+        if "None" in leads:
+            body = f"{body}[{', '.join(leads)}]"
+        return self._align(body, len(leads), [cast(Sym, self.wave), *(cast(Sym, i) for _, i in rest)], kept)
 
     def _fitted(self, base: str, leads: list[str], dims: Sequence[Sym], idx: Sequence[Index], copy: Copy) -> str:
         """Dimensions read at a symbol of the other input are cut, or filled with zeros, to its size."""
@@ -264,7 +304,7 @@ class Emitter:
 
     def _grid(self, s: Sym, kept: Sequence[Sym]) -> str:
         if s in self.loops:
-            return self.loops[s]
+            return self.loops[s] if self.wave is None else f"{self.loops[s]}.view(-1{', 1' * (len(kept) - 1)})"
         after = len(kept) - 1 - list(kept).index(s)
         return f"rt.grid({self.data(s.copy)}, {self.size(s.size, s.copy)}, {after})"
 
@@ -275,7 +315,7 @@ class Emitter:
     # ------------------------------------------------------------ leaves
 
     def _given(self, v: Given | Constant, order: Sequence[Sym]) -> str:
-        kept = [s for s in order if s not in self.loops]
+        kept = self.kept(order)
         if isinstance(v, Constant):
             base, leads, copy = f"{self.data(0)}.constant({v.array!r})", [], cast(Copy, 0)
             sizes: list[Sym] = [cast(Sym, i) for i in v.idx]
@@ -293,7 +333,7 @@ class Emitter:
         for i in (*v.idx1, *v.idx2):
             names.setdefault(cast(Sym, i), next(letters))
         first, second = "".join(names[cast(Sym, i)] for i in v.idx1), "".join(names[cast(Sym, i)] for i in v.idx2)
-        kept = [s for s in order if s not in self.loops]
+        kept = self.kept(order)
         present = [s for s in kept if s in names]
         out = "".join(names[s] for s in present)
         one, two = self._rows(v.array[0], v.copy1, v.idx1), self._rows(v.array[1], v.copy2, v.idx2)
@@ -315,7 +355,7 @@ class Emitter:
     # ------------------------------------------------------------ sums
 
     def _reduce(self, v: Sum, order: Sequence[Sym]) -> str:
-        kept = [s for s in order if s not in self.loops]
+        kept = self.kept(order)
         box = self._box(v, kept)
         if box is not None:
             return box
@@ -377,7 +417,7 @@ class Emitter:
     # ------------------------------------------------------------ functions
 
     def _indicator(self, v: Ind, order: Sequence[Sym]) -> str:
-        kept = [s for s in order if s not in self.loops]
+        kept = self.kept(order)
         left = self.index(v.left, kept)
         size = self.size(v.size, v.copy)
         if v.right is None:
@@ -392,7 +432,7 @@ class Emitter:
         return torch_source(v.expr, table, self.functions.numeric)
 
     def _softmax(self, v: Soft, order: Sequence[Sym]) -> str:
-        kept = [s for s in order if s not in self.loops]
+        kept = self.kept(order)
         if v.sym not in kept:  # value and mask do not depend on it
             return f"{self._softmax(v, [*order, v.sym])}[..., 0]"
         dim = kept.index(v.sym) - len(kept)
@@ -413,7 +453,7 @@ class Emitter:
     def _radial(self, v: Radial, order: Sequence[Sym]) -> str:
         """Matrices over the batches stand in the last dimensions; the result's are moved into place."""
         one, two = v.sides
-        kept = [s for s in order if s not in self.loops]
+        kept = self.kept(order)
         outer = [s for s in kept if s not in one.out and s not in two.out]
         f, g = self.functions.name(one.f), self.functions.name(two.f)
         s = self._square(one.covariance, outer, one.rows, one.cols)

@@ -19,6 +19,8 @@ from netsor.compilers.derive.values import (
     Gram,
     Num,
     Off,
+    Soft,
+    Sum,
     Sym,
     Value,
     index_symbols,
@@ -194,6 +196,9 @@ class _Module:
     def _loop(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
         """A recurrence: one memoised function of integers per entry, then its table."""
         looping = _loop_dims(block)
+        order = wave_order(block, looping) if emitter.space == "pair" else None
+        if order is not None:
+            return self._wave(emitter, order, looping, indent)
         tables = {e: tuple(i for i, d in enumerate(e.dims) if d in looping[e]) for e in block}
         data = "data" if emitter.space == "input" else "a.data"
         lines: list[str] = []
@@ -216,7 +221,76 @@ class _Module:
         return lines
 
 
+    def _wave(self, emitter: Emitter, block: Block, looping: dict[Entry, set[Sym]], indent: str) -> list[str]:
+        """All pairs of steps with t ± t′ constant at once: as many steps as both sequences are long together."""
+        tables = {e: tuple(i for i, d in enumerate(e.dims) if d in looping[e]) for e in block}
+        first = block[0]
+        names = list(_loop_names([first.dims[p] for p in tables[first]]).values())
+        sizes = [emitter.size(first.dims[p].size, first.dims[p].copy) for p in tables[first]]
+        lines = []
+        for e in block:
+            rest = "".join(f", {emitter.size(d.size, d.copy)}" for i, d in enumerate(e.dims) if i not in tables[e])
+            lines.append(f"{indent}{e.name} = rt.Lattice(a, b, ({', '.join(sizes)}), {tables[e]!r}{rest})")
+        backwards = ", reverse=True" if _direction(block) < 0 else ""
+        lines.append(f"{indent}for {', '.join(names)} in rt.wavefront(a.data, {', '.join(sizes)}{backwards}):")
+        for e in block:
+            inner = emitter.with_wave({e.dims[p]: n for p, n in zip(tables[e], names, strict=True)}, tables)
+            text = inner.emit(cast(Value, e.value), [d for d in e.dims if d not in looping[e]])
+            lines.append(f"{indent}    {e.name}_w = {text}{self._comment(e)}")
+            lines.append(f"{indent}    {e.name}.put({', '.join(names)}, {e.name}_w)")
+        lines += [f"{indent}{e.name} = {e.name}.all()" for e in block]
+        return lines
+
+
 # ---------------------------------------------------------------- structure of a recursion
+
+
+def wave_order(block: Block, looping: dict[Entry, set[Sym]]) -> Block | None:
+    """The statements of a wavefront in order; None when the accesses do not allow one.
+
+    Every entry steps through one symbol of each copy, every access goes back by at least one step in total or stays in
+    place, and those that stay form no cycle.
+    """
+    members = set(block)
+    g: Any = nx.DiGraph()
+    g.add_nodes_from(range(len(block)))
+    place = {e: i for i, e in enumerate(block)}
+    sign = _direction(block)
+    for e in block:
+        own = [d for d in e.dims if d in looping[e]]
+        if [d.copy for d in own] != [1, 2]:
+            return None
+        for v in walk(cast(Value, e.value)):
+            if isinstance(v, Sum | Soft):
+                if v.sym in own:
+                    return None
+            if not isinstance(v, Access) or v.entry not in members:
+                continue
+            steps = _steps(v, looping, own, sign)
+            if steps is None:
+                return None
+            if sum(steps) == 0:
+                g.add_edge(place[v.entry], place[e])
+    if not nx.is_directed_acyclic_graph(g):
+        return None
+    return [block[i] for i in nx.lexicographical_topological_sort(g)]
+
+
+def _steps(v: Access, looping: dict[Entry, set[Sym]], own: list[Sym], sign: int) -> list[int] | None:
+    """How far an access goes back along each copy; None when it is not plain."""
+    steps = []
+    moved = [i for d, i in zip(v.entry.dims, v.idx, strict=True) if d in looping[v.entry]]
+    others = [i for d, i in zip(v.entry.dims, v.idx, strict=True) if d not in looping[v.entry]]
+    if len(moved) != 2 or not all(isinstance(i, Sym) and i not in own for i in others):
+        return None
+    for i, s in zip(moved, own, strict=True):
+        if i == s:
+            steps.append(0)
+        elif isinstance(i, Off) and i.t == s and i.by * sign > 0:
+            steps.append(abs(i.by))
+        else:
+            return None
+    return steps
 
 
 def _blocks(entries: Iterable[Entry]) -> list[Block]:
