@@ -20,7 +20,7 @@ def named(p: Program, x: Any) -> dict[ir.Var, Array]:
     if not isinstance(x, Mapping):
         x = {} if x is None else {given[0].name: x}
     if {v.name for v in given} != set(x):
-        raise InputError(f"the program's inputs are {', '.join(v.name for v in given) or 'none'}", code="NT603")
+        raise InputError(f"the program's inputs are {', '.join(v.name for v in given) or 'none'}", code="NT604")
     return {v: np.asarray(x[v.name], dtype=np.float64) for v in given}
 
 

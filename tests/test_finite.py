@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from load import Case, load
 
 import netsor as ns
 from netsor import programs
+from netsor.compilers.figure import figure, save
 from netsor.compilers.finite import run, simulate
 from netsor.compilers.finite.arrays import sample
 from netsor.compilers.finite.inputs import bind
@@ -210,13 +212,13 @@ NAN = np.where(np.arange(24).reshape(2, 3, 4) == 17, np.nan, 1.0)
 WRONG: dict[str, tuple[Any, Any, str, str]] = {
     "rank": (programs.mlp, np.ones((2, 3, 4)), "NT601", r"x takes arrays \[sample, feature\], and sample 0 has 2 dim"),
     "not numbers": (programs.mlp, "abc", "NT601", "x takes an array"),
-    "nan": (programs.rnn, NAN, "NT602", "sample 1 of x contains NaN"),
-    "infinite": (programs.rnn, np.full((1, 2, 3), np.inf), "NT602", "sample 0 of x contains an infinite number"),
-    "one array": (two_inputs, X, "NT603", r"3 inputs \(x, y, m\), and one array was given"),
-    "missing": (two_inputs, {"x": X, "y": X}, "NT603", "missing: m"),
-    "unknown": (programs.mlp, {"x": X[:, 0], "z": X}, "NT603", "unknown: z"),
-    "samples": (two_inputs, {"x": X, "y": X[:1], "m": X[:, :, 0]}, "NT604", "different numbers of samples"),
-    "sizes": (two_inputs, {"x": X, "y": X[:, :2], "m": X[:, :, 0]}, "NT604", "the axis t of y has size 2"),
+    "nan": (programs.rnn, NAN, "NT603", "sample 1 of x contains NaN"),
+    "infinite": (programs.rnn, np.full((1, 2, 3), np.inf), "NT603", "sample 0 of x contains an infinite number"),
+    "one array": (two_inputs, X, "NT604", r"3 inputs \(x, y, m\), and one array was given"),
+    "missing": (two_inputs, {"x": X, "y": X}, "NT604", "missing: m"),
+    "unknown": (programs.mlp, {"x": X[:, 0], "z": X}, "NT604", "unknown: z"),
+    "samples": (two_inputs, {"x": X, "y": X[:1], "m": X[:, :, 0]}, "NT602", "different numbers of samples"),
+    "sizes": (two_inputs, {"x": X, "y": X[:, :2], "m": X[:, :, 0]}, "NT602", "the axis t of y has size 2"),
 }
 
 
@@ -244,3 +246,37 @@ def test_device_memory_and_circles() -> None:
 def test_device(device: str) -> None:
     result = simulate(programs.rnn(), np.ones((2, 3, 4)), [16], 2, limit=False, device=device)
     assert result.agreement() < 1e-10 and result.ntk.device.type == "cpu"
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_an_interrupted_simulation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    p, x, store = programs.mlp(), np.ones((2, 3)), tmp_path / "runs.jsonl"
+    first = simulate(p, x, [8, 16], 2, limit=False, store=store)
+    store.write_text(store.read_text() + '{"simulation": "interru')
+    with monkeypatch.context() as m:
+        m.setattr("netsor.compilers.finite.network.Network.run", None)  # nothing runs again
+        again = simulate(p, x, [8, 16], 2, limit=False, store=store)
+    for width in (8, 16):
+        assert torch.equal(first.kernels("ntk", width), again.kernels("ntk", width))
+    other = simulate(p, 2 * x, [8], 1, limit=False, store=store)
+    assert not torch.equal(other.kernels("ntk", 8)[0], first.kernels("ntk", 8)[0])
+
+
+def test_figure(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    case = load("mlp_relu2_paperE1")
+    limit = {key: case.array(key) for key in ("nngp", "ntk")}
+    result = simulate(two_layers(case, 1), case.x, [16, 32], 4, limit=limit)
+    save([result], tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 1000
+    labels = [line.get_label() for line in figure([result]).axes[0].get_lines()]
+    assert labels == [
+        f"mlp nngp (slope {result.slope('nngp'):.2f})",
+        f"mlp ntk (slope {result.slope('ntk'):.2f})",
+        "$n^{-1/2}$",
+    ]
+    assert "slope" in str(result) and result.as_dict()["deviation"]["ntk"]["mean"] == [
+        result.mean("ntk", w) for w in (16, 32)
+    ]

@@ -65,7 +65,7 @@ def values(p: ir.ProgramLike, binding: Binding, arrays: Mapping[str, torch.Tenso
 
 def _given(var: ir.Var, arrays: Mapping[str, torch.Tensor]) -> torch.Tensor:
     if var.name not in arrays:
-        raise InputError(f"no array is given for {var}", code="NT603")
+        raise InputError(f"no array is given for {var}", code="NT604")
     return arrays[var.name]
 
 
@@ -75,7 +75,7 @@ def _leading(var: ir.Var, array: torch.Tensor, binding: Binding) -> torch.Tensor
     shape = binding.shape(var)
     if array.ndim != len(shape) + len(dimensions) or tuple(array.shape[len(shape) :]) != dimensions:
         raise InputError(
-            f"the array of {var} has shape {list(array.shape)}, expected {[*shape, *dimensions]}", code="NT604"
+            f"the array of {var} has shape {list(array.shape)}, expected {[*shape, *dimensions]}", code="NT602"
         )
     for i, size in enumerate(shape):
         array = array.narrow(i, 0, size)
@@ -134,7 +134,7 @@ def _axis_matrix(
     m = torch.tensor([[float(c) for c in row] for row in given[dim.axis.name]], dtype=torch.float64)
     if m.shape[0] < size:
         raise InputError(
-            f"axis_cov of {var} covers {m.shape[0]} positions of {dim.axis.name}, not {size}", code="NT604"
+            f"axis_cov of {var} covers {m.shape[0]} positions of {dim.axis.name}, not {size}", code="NT602"
         )
     return m[:size, :size]
 

@@ -53,7 +53,7 @@ def bind(
     counts = {v.name: len(s) for v, s in samples.items()}
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name} has {n}" for name, n in counts.items())
-        raise InputError(f"the inputs have different numbers of samples: {text}", code="NT604")
+        raise InputError(f"the inputs have different numbers of samples: {text}", code="NT602")
     total = next(iter(counts.values()), 1)
     groups: dict[Any, list[int]] = {}
     for i in range(total):
@@ -67,7 +67,7 @@ def check_device(device: str | torch.device) -> None:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"the device {device} cannot be used: {reason}", code="NT606") from None
+        raise InputError(f"the device {device} cannot be used: {reason}", code="NT609") from None
 
 
 def _by_name(names: Sequence[str], x: Any) -> Mapping[str, Any]:
@@ -77,7 +77,7 @@ def _by_name(names: Sequence[str], x: Any) -> Mapping[str, Any]:
     if not isinstance(x, Mapping):
         if len(names) != 1:
             raise InputError(
-                f"the program has {len(names)} inputs ({listed}), and one array was given", code="NT603",
+                f"the program has {len(names)} inputs ({listed}), and one array was given", code="NT604",
                 hint="pass a dict from name to array",
             )  # fmt: skip
         return {names[0]: x}
@@ -85,7 +85,7 @@ def _by_name(names: Sequence[str], x: Any) -> Mapping[str, Any]:
     unknown = [str(n) for n in x if n not in names]
     if missing or unknown:
         text = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"unknown: {', '.join(unknown)}"] * bool(unknown)
-        raise InputError(f"the program's inputs are {listed}; {'; '.join(text)}", code="NT603")
+        raise InputError(f"the program's inputs are {listed}; {'; '.join(text)}", code="NT604")
     return x
 
 
@@ -103,7 +103,7 @@ def _samples(var: ir.Var, value: Any, dtype: torch.dtype, device: str | torch.de
             )  # fmt: skip
         if not torch.isfinite(t).all():
             what = "NaN" if torch.isnan(t).any() else "an infinite number"
-            raise InputError(f"sample {i} of {var} contains {what}", code="NT602")
+            raise InputError(f"sample {i} of {var} contains {what}", code="NT603")
     return tensors
 
 
@@ -149,6 +149,6 @@ def _bind_size(bound: dict[str, int], var: ir.Var, dim: ir.Dim, size: int, sampl
     expected = bound.get(dim.axis.name) if dim.axis.size is None else dim.axis.size
     if expected is not None and expected != size:
         raise InputError(
-            f"the axis {dim.axis.name} of {var} has size {size} in sample {sample}, expected {expected}", code="NT604"
+            f"the axis {dim.axis.name} of {var} has size {size} in sample {sample}, expected {expected}", code="NT602"
         )
     bound[dim.axis.name] = size

@@ -28,7 +28,7 @@ def assembled(networks: Sequence[Network], block: Callable[[int, int], torch.Ten
                 result = part.new_zeros(total, total, *part.shape[2:])
             if part.shape[2:] != result.shape[2:]:
                 raise InputError(
-                    "the samples' kernels have different axes: their sizes differ", code="NT604",
+                    "the samples' kernels have different axes: their sizes differ", code="NT602",
                     hint="call once per size",
                 )  # fmt: skip
             rows = torch.tensor(a.group.samples, device=part.device)

@@ -61,7 +61,7 @@ def constant(line: ir.InputScalar, binding: Binding, like: dict[str, Any]) -> Va
     data = torch.arange(*shape, **like) if line.limit == "position" else torch.tensor(_numbers(line.limit), **like)
     if data.ndim not in (0, len(shape)) or (data.ndim and tuple(data.shape) != shape):
         raise InputError(
-            f"the values of {line.out} have shape {list(data.shape)}, its axes have sizes {list(shape)}", code="NT604"
+            f"the values of {line.out} have shape {list(data.shape)}, its axes have sizes {list(shape)}", code="NT602"
         )
     return Value(data.expand(shape).unsqueeze(0), axis_names(line.out))
 
@@ -149,7 +149,7 @@ def _at(line: ir.At, of: Value) -> Value:
     size = of.data.shape[of.dim(line.axis.name)]
     if not -size <= line.index < size:
         raise InputError(
-            f"{line.out} reads index {line.index} of the axis {line.axis.name}, which has size {size}", code="NT604",
+            f"{line.out} reads index {line.index} of the axis {line.axis.name}, which has size {size}", code="NT602",
             location=line.loc,
         )  # fmt: skip
     return of.select(line.axis.name, line.index)
@@ -160,7 +160,7 @@ def _place(line: ir.Place, of: Value, binding: Binding) -> Value:
     index = line.index + size if line.index < 0 else line.index
     if not 0 <= index < size:
         raise InputError(
-            f"{line.out} writes index {line.index} of the axis {line.axis.name}, which has size {size}", code="NT604",
+            f"{line.out} writes index {line.index} of the axis {line.axis.name}, which has size {size}", code="NT602",
             location=line.loc,
         )  # fmt: skip
     zero = torch.zeros_like(of.data)

@@ -95,7 +95,7 @@ def run(
     check_device(device)
     groups = bind(p, x, sizes, dtype, device)
     if len(groups) > 1:
-        raise InputError("run takes samples of one size; call it once per size", code="NT604")
+        raise InputError("run takes samples of one size; call it once per size", code="NT602")
     network = Network(p, steps(p.lines), groups[0], width)
     drawn = random_arrays.sample(p, network.binding, seed, dtype, device)
     given = {name: torch.as_tensor(a).to(device, dtype) for name, a in (arrays or {}).items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,7 @@ from netsor.compilers.finite.inputs import Group, bind, check_device
 from netsor.compilers.finite.network import Network
 from netsor.compilers.finite.order import Step, steps
 from netsor.compilers.finite.result import Simulation
+from netsor.compilers.finite.store import Store
 from netsor.errors import InputError
 
 WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -24,14 +26,14 @@ def simulate(
     p: Any, x: Any = None, widths: Sequence[int] = WIDTHS, seeds: int | Sequence[int] = 100, *, limit: Any = None,
     methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None, dtype: torch.dtype = torch.float64, device: str = "cpu",
-    memory: float = 8e9, progress: bool | None = None,
+    memory: float = 8e9, progress: bool | None = None, store: str | Path | None = None,
 ) -> Simulation:  # fmt: skip
     """Sample the arrays, run the lines, and take the kernels, for every width and seed.
 
     The NNGP is the output's covariance given the last layer; the NTK is taken from the backward lines (Eq. 12 at
     finite width) and by torch autograd. `limit` is a compiled kernel's result (or a dict of its parts); None compiles
     the program, False leaves deviations out. `vectors` names vectors whose second moments are wanted; `memory` bounds
-    the bytes of the matrices.
+    the bytes of the matrices; `store` is a file that keeps finished runs, which are not repeated.
     """
     check_device(device)
     program = _with_backward(p) if "backward" in methods else p
@@ -40,9 +42,15 @@ def simulate(
     _fits(program, groups, max(widths), dtype, memory)
     result = Simulation(p.name, list(widths), numbers, _limits(p, x, limit, vectors))
     run = _Runner(program, groups, methods, vectors, dtype, device)
+    inputs = [value.data for group in groups for value in group.values.values()]
+    kept = Store(store, str(program) if store else "", inputs, f"{methods} {vectors} {dtype}")
     pairs = [(w, s) for w in widths for s in numbers]
     for width, seed in tqdm(pairs, desc=f"simulate {p.name}", disable=None if progress is None else not progress):
-        result.add(width, run(width, seed))
+        found = kept.get(width, seed)
+        if found is None:
+            found = run(width, seed)
+            kept.add(width, seed, found)
+        result.add(width, found)
     return result
 
 
@@ -62,7 +70,7 @@ class _Runner:
         by_name = {line.out.name: line.out for line in p.lines}
         unknown = [v for v in vectors if v not in by_name]
         if unknown:
-            raise InputError(f"the program has no vector called {', '.join(unknown)}", code="NT603")
+            raise InputError(f"the program has no vector called {', '.join(unknown)}", code="NT605")
         self.vectors = [by_name[v] for v in vectors]
 
     def __call__(self, width: int, seed: int) -> kernels.Kernels:

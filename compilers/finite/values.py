@@ -57,7 +57,7 @@ class Binding:
             case ir.SizeOf(axis):
                 if axis not in self.sizes:
                     raise InputError(
-                        f"the size of the axis {axis} is not known", code="NT604",
+                        f"the size of the axis {axis} is not known", code="NT602",
                         hint=f"no input carries it; pass sizes={{{axis!r}: …}}",
                     )  # fmt: skip
                 return self.sizes[axis]
@@ -70,7 +70,7 @@ class Binding:
 
     def dimension(self, dimension: ir.Dimension | None) -> int:
         if dimension is None or dimension not in self.dimensions:
-            raise InputError(f"the dimension {dimension} is not bound by any input", code="NT604")
+            raise InputError(f"the dimension {dimension} is not bound by any input", code="NT602")
         return self.dimensions[dimension]
 
 

@@ -1,0 +1,57 @@
+"""The convergence figure: relative deviation of finite networks from the compiled limit against width.
+
+    python benchmarks/figure.py --out convergence.png --seeds 100
+
+Finished runs are kept in the file given by --store, so an interrupted figure goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from netsor import programs
+from netsor.compilers.figure import save
+from netsor.compilers.finite import simulate
+from netsor.dsl import Program
+
+NETWORKS = {
+    "mlp": (lambda: programs.mlp(depth=2), (4, 8)),
+    "rnn": (lambda: programs.rnn(phi="erf", readout="mean", var_b=0.25), (4, 5, 8)),
+    "cnn": (lambda: programs.cnn(depth=2, readout="mean", var_w=0.4), (3, 4, 4, 3)),
+    "transformer": (lambda: programs.transformer(), (3, 4, 8)),
+    "batchnorm": (lambda: programs.batchnorm_mlp(depth=1, eps=0.1), (2, 5, 8)),
+    "gru": (lambda: programs.gru(), (3, 3, 8)),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("convergence.png"))
+    parser.add_argument("--store", type=Path, default=Path("convergence.jsonl"))
+    parser.add_argument("--programs", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--widths", nargs="+", type=int, default=[2**k for k in range(6, 14)])
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
+    args = parser.parse_args()
+    results = []
+    for name in args.programs:
+        make, shape = NETWORKS[name]
+        p: Program = make()
+        p.name = name
+        x = np.random.default_rng(0).normal(size=shape)
+        result = simulate(
+            p, x, args.widths, args.seeds, device=args.device, dtype=getattr(torch, args.dtype), store=args.store,
+            methods=("backward",),
+        )  # fmt: skip
+        print(result, flush=True)
+        results.append(result)
+    save(results, args.out, keys=("ntk",))
+
+
+if __name__ == "__main__":
+    main()
