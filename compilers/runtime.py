@@ -50,7 +50,7 @@ from netsor.compilers.results import KernelResult
 __all__ = [
     "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "absolute", "adjoint", "at", "box", "combine", "contract", "cos", "elu",
     "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "full", "function", "gaussian", "gelu", "gelu_prime",
-    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "placed", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped",
+    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "placed", "position", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped",
     "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "square", "step", "table", "tabulate", "take", "tanh",
     "times_power", "total", "values", "wavefront",
 ]  # fmt: skip
@@ -105,6 +105,11 @@ def inside(data: Inputs, index: Any, size: int) -> Any:
     if isinstance(index, int):
         return float(0 <= index < size)
     return ((index >= 0) & (index < size)).to(data.dtype)
+
+
+def position(data: Inputs, index: Any) -> Tensor:
+    """An index as a number."""
+    return torch.as_tensor(index, dtype=data.dtype, device=data.device)
 
 
 def equal(data: Inputs, left: Any, right: Any, size: int) -> Any:

@@ -426,14 +426,39 @@ def expression_parity(expr: sp.Expr, *symbols: sp.Symbol) -> Parity:
 
 
 def expression_kinks(expr: sp.Expr, symbol: sp.Symbol) -> tuple[float, ...]:
-    """Points where an inner kinked head of a function of one variable sits; affine inner arguments only."""
+    """Points where an inner kinked head of a function of one variable sits."""
     points: set[float] = set()
     for h in expr.atoms(Head):
         inner = h.args[0]
-        for k in h.spec.kinks:
-            slope, offset = inner.coeff(symbol, 1), inner.coeff(symbol, 0)
-            if slope.is_number and slope != 0 and sp.expand(inner - slope * symbol - offset) == 0:
-                points.add(float((k - offset) / slope))
-            elif inner.has(symbol):
-                points.update(float(r) for r in sp.real_roots(sp.Poly(inner - k, symbol)) if inner.is_polynomial(symbol))
+        for k in h.spec.kinks if inner.has(symbol) else ():
+            if inner.is_polynomial(symbol):
+                points.update(float(r) for r in sp.real_roots(sp.Poly(inner - k, symbol)))
+            else:
+                points.update(_crossings(write_out(inner - k), symbol))
     return tuple(sorted(points))
+
+
+_REACH, _GRID = 32, 64  # where crossings are sought, and in how many steps per unit
+
+
+def _crossings(expr: sp.Expr, symbol: sp.Symbol) -> list[float]:
+    """Points where an expression becomes positive or ceases to be, by bisection; none where it has no value."""
+    steps = expr.replace(sp.Heaviside, lambda x, *_: sp.Piecewise((1, x > 0), (0, True)))
+    if expr.atoms(Head):
+        return []
+    f = sp.lambdify(symbol, steps, "math")
+    grid = [i / _GRID + 1 / 999 for i in range(-_REACH * _GRID, _REACH * _GRID)]
+    try:
+        signs = [f(x) > 0 for x in grid]
+    except (ArithmeticError, ValueError):
+        return []
+    ends = [(a, b) for a, b, s, t in zip(grid, grid[1:], signs, signs[1:], strict=False) if s != t]
+    return [_bisected(lambda x: f(x) > 0, a, b) for a, b in ends]
+
+
+def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Where `holds` changes between low and high."""
+    first = holds(low)
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if holds(middle) == first else (low, middle)
+    return round(high, 14)

@@ -319,9 +319,12 @@ class Rules:
     def _softmax(self, line: ir.Softmax, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
         """A softmax of equal scalars is uniform."""
         value, sym = self.scalar(line.of, a.copy, table), table[line.axis]
-        if line.mask is None:
+        mask = None if line.mask is None else self.scalar(line.mask, a.copy, table)
+        if mask == ZERO:
+            return ZERO
+        if mask is None or isinstance(mask, Num):
             return Soft(sym, value, None) if sym in symbols(value) else inverse_size(sym)
-        return Soft(sym, value, self.scalar(line.mask, a.copy, table))
+        return Soft(sym, value, mask)
 
     def _scalar_reduce(self, line: ir.Reduce, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
         if line.op == "max":
@@ -393,7 +396,7 @@ def given(line: ir.InputScalar, a: Ref) -> Value:
         return Given(line.out, a.copy, a.symbols)
     if line.limit is None:
         raise unsupported(f"the scalar {line.out.name}, which has no limit")
-    if isinstance(line.limit, tuple):
+    if isinstance(line.limit, tuple) or line.limit == "position":
         return Constant(line.out.name, line.limit, a.symbols)
     return Num(exact(line.limit))
 

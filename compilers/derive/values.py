@@ -131,7 +131,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Constant:
-    """An array of numbers over its indices."""
+    """An array of numbers over its indices; "position" is the index itself."""
 
     name: str
     array: Any

@@ -316,6 +316,8 @@ class Emitter:
 
     def _given(self, v: Given | Constant, order: Sequence[Sym]) -> str:
         kept = self.kept(order)
+        if isinstance(v, Constant) and v.array == "position":
+            return f"rt.position({self.data(0)}, {self.index(v.idx[0], kept)})"
         if isinstance(v, Constant):
             base, leads, copy = f"{self.data(0)}.constant({v.array!r})", [], cast(Copy, 0)
             sizes: list[Sym] = [cast(Sym, i) for i in v.idx]
