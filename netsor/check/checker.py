@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netsor import ir
-from netsor.check.bplike import BPLike, Violation, bp_like, explain
+from netsor.check.bplike import bp_like
+from netsor.check.clauses import BPLike, Violation, explain
 from netsor.check.elements import by_elements
 from netsor.check.gia import Correction, Simple, gia_valid, simple_gia
 from netsor.check.gradients import Readiness, ntk_ready

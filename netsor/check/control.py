@@ -16,9 +16,10 @@ from typing import Any
 import mpmath as mp
 import sympy as sp
 
-from netsor.check.bounds import Bound, bound
+from netsor.check.bounds import bound
 from netsor.check.extremes import Curve, at_infinity, at_points, special_points
 from netsor.check.growth import Growth, RangesKey, growth, without_deltas
+from netsor.check.intervals import Bound
 from netsor.functions import Head
 
 Point = tuple[tuple[sp.Symbol, float], ...]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from netsor import ir
-from netsor.check.bplike import BPLike, bp_like
+from netsor.check.bplike import bp_like
+from netsor.check.clauses import BPLike
 from netsor.check.shapes import fitting
 from netsor.dsl import Program
 from netsor.errors import NetsorError

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from netsor import ir
-from netsor.check.bplike import clause3, explain, independent
+from netsor.check.clauses import clause3, independent
 from netsor.check.collapse import Collapse
 from netsor.check.evaluate import Array, NoValue
 from netsor.check.finite import execute, natural
@@ -186,4 +186,4 @@ def _statistics(samples: Array) -> tuple[float, float]:
     return (value, float(error[place])) if np.isfinite(value) else (0.0, 1.0)
 
 
-__all__ = ["Correction", "Simple", "explain", "gia_valid", "simple_gia"]
+__all__ = ["Correction", "Simple", "gia_valid", "simple_gia"]

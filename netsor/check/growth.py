@@ -12,8 +12,9 @@ from functools import lru_cache
 
 import sympy as sp
 
-from netsor.check.bounds import Bound, bound
+from netsor.check.bounds import bound
 from netsor.check.extremes import at_infinity, at_points, jump
+from netsor.check.intervals import Bound
 from netsor.functions import Head
 
 RangesKey = tuple[tuple[sp.Symbol, Bound], ...]

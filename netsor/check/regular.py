@@ -10,11 +10,11 @@ from typing import Any
 import sympy as sp
 
 from netsor import ir
-from netsor.check.bounds import Bound
-from netsor.check.bplike import shown
+from netsor.check.clauses import shown
 from netsor.check.collapse import Collapse
 from netsor.check.control import control, parameters
 from netsor.check.growth import Growth, RangesKey, growth, proven, regularity
+from netsor.check.intervals import Bound
 from netsor.check.scalars import Limit, constants, limits, ranges
 from netsor.errors import Diagnostic
 

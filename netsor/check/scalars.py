@@ -16,10 +16,11 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
-from netsor.check.bounds import INF, Bound, bound
+from netsor.check.bounds import bound
 from netsor.check.evaluate import Array, NoValue
 from netsor.check.finite import execute, is_constant, natural
 from netsor.check.flow import fixpoint
+from netsor.check.intervals import INF, Bound
 from netsor.check.shapes import Sizes, fitting
 from netsor.dsl import inputs_of
 
