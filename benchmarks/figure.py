@@ -17,6 +17,7 @@ from netsor import programs
 from netsor.compilers.figure import save
 from netsor.compilers.finite import simulate
 from netsor.dsl import Program
+from netsor.errors import UnsupportedError
 
 NETWORKS = {
     "mlp": (lambda: programs.mlp(depth=2), (4, 8)),
@@ -44,10 +45,14 @@ def main() -> None:
         p: Program = make()
         p.name = name
         x = np.random.default_rng(0).normal(size=shape)
-        result = simulate(
-            p, x, args.widths, args.seeds, device=args.device, dtype=getattr(torch, args.dtype), store=args.store,
-            methods=("backward",),
-        )  # fmt: skip
+        try:
+            result = simulate(
+                p, x, args.widths, args.seeds, device=args.device, dtype=getattr(torch, args.dtype), store=args.store,
+                methods=("backward",),
+            )  # fmt: skip
+        except UnsupportedError as error:
+            print(f"{name} is left out: {error}")
+            continue
         print(result, flush=True)
         results.append(result)
     save(results, args.out, keys=("ntk",))

@@ -49,7 +49,12 @@ def converges(name: str, ratio: int, widths: list[int], seeds: int, chosen: list
     case = load(name)
     limit = {key: case.array(key)[np.ix_(chosen, chosen)] for key in ("nngp", "ntk")}
     result = simulate(
-        two_layers(case, ratio), case.x[chosen], [w // ratio for w in widths], seeds, limit=limit, dtype=torch.float32
+        two_layers(case, ratio),
+        np.asarray(case.x)[chosen],
+        [w // ratio for w in widths],
+        seeds,
+        limit=limit,
+        dtype=torch.float32,
     )
     assert result.compared() == ["nngp", "ntk", "ntk_autograd"]
     for key in result.compared():
