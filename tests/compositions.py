@@ -1,0 +1,239 @@
+"""Random compositions of layers: depth, skips, tied weights, gates, pools, norms, attention, recurrence.
+
+`compositions()` is a hypothesis strategy of (program, inputs). `python tests/compositions.py 200` checks that many and
+prints what it found.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, event, given, seed, settings
+from hypothesis import strategies as st
+
+import netsor as ns
+from netsor.compilers.compile import compile
+from netsor.dsl import mix
+from netsor.layers import attention, avg_pool, concat, conv, dense, layer_norm
+
+PHIS = ("relu", "erf", "abs", "gelu", "sin", "leaky_relu", "identity")
+VARIANCES = st.sampled_from([0.3, 0.7, 1.0, 1.5])
+AXIS = {"vectors": None, "sequences": "token", "images": "row"}
+SHAPE = {"vectors": (2, 3), "sequences": (2, 3, 2), "images": (2, 4, 2)}
+
+
+class Composer:
+    """The network so far: `x`, earlier vectors of the same axes, and square matrices to use again."""
+
+    def __init__(self, draw: Callable[[Any], Any], kind: str) -> None:
+        self.draw = draw
+        self.p = ns.Program(kind)
+        self.n = self.p.width("n")
+        self.axis = AXIS[kind]
+        self.count = 0
+        self.square: list[Any] = []
+        data = self.p.data("x", axes=() if self.axis is None else (self.axis,))
+        self.x = self.matrix(data) @ data
+        self.past: list[Any] = []
+
+    def matrix(self, of: Any) -> Any:
+        """A new matrix, or one of the square ones again."""
+        if self.square and of.rows == self.n and self.draw(st.integers(0, 3)) == 0:
+            return self.draw(st.sampled_from(self.square))
+        self.count += 1
+        W = self.p.matrix(f"W{self.count}", self.n, of, var=self.draw(VARIANCES))
+        if of.rows == self.n:
+            self.square.append(W)
+        return W
+
+    def phi(self) -> ns.Function:
+        return ns.functions.as_function(self.draw(st.sampled_from(PHIS)))
+
+    def linear(self) -> Any:
+        """W x, with a bias or without."""
+        h = self.matrix(self.x) @ self.x
+        if self.draw(st.booleans()):
+            self.count += 1
+            h = h + self.p.bias(f"b{self.count}", self.n, var=0.1)
+        return h
+
+    def skips(self) -> list[Any]:
+        return [y for y in self.past if y.axes == self.x.axes and y.dims == self.x.dims]
+
+    def step(self) -> None:
+        moves = [m for m, fits in MOVES.items() if fits(self)]
+        move = self.draw(st.sampled_from(moves))
+        event(move.__name__)
+        new = move(self)
+        self.past.append(self.x)
+        self.x = self.p.handle(new.var)
+
+    def finish(self) -> ns.Program:
+        """One readout, or two that add up."""
+        for name in ("v", "u")[: self.draw(st.integers(1, 2))]:
+            if self.axis in {a.name for a in self.x.axes}:
+                if self.draw(st.booleans()):
+                    self.p.output(self.p.readout(name, self.n, axes=(self.axis,)), self.x)
+                else:
+                    self.p.output(self.p.readout(name, self.n), self.x.mean(self.axis))
+            else:
+                self.p.output(self.p.readout(name, self.n, var=self.draw(VARIANCES)), self.x)
+        return self.p
+
+
+# ---------------------------------------------------------------- moves
+
+
+def layer(c: Composer) -> Any:
+    return c.phi()(c.linear())
+
+
+def two_functions(c: Composer) -> Any:
+    return c.phi()(c.phi()(c.linear()))
+
+
+def skip(c: Composer) -> Any:
+    return c.x + c.draw(st.sampled_from(c.skips()))
+
+
+def residual(c: Composer) -> Any:
+    return c.x + c.phi()(c.linear())
+
+
+def pre_activation(c: Composer) -> Any:
+    return c.x + c.matrix(c.x) @ c.phi()(c.x)
+
+
+def gate(c: Composer) -> Any:
+    return c.phi()(c.linear()) * ns.sigmoid(c.linear())
+
+
+def own_gate(c: Composer) -> Any:
+    h = c.p.handle(c.linear().var)
+    return c.phi()(h) * c.phi()(h)
+
+
+def joined(c: Composer) -> Any:
+    c.count += 1
+    return c.phi()(dense(concat(c.x, c.phi()(c.linear())), c.n, f"W{c.count}"))
+
+
+def normalised(c: Composer) -> Any:
+    return layer_norm(c.x, c.draw(st.sampled_from([0.1, 1e-3])))
+
+
+def attended(c: Composer) -> Any:
+    return c.linear() + attention(c.linear(), c.linear(), c.linear(), c.axis, causal=c.draw(st.booleans()))
+
+
+def recurrent(c: Composer) -> Any:
+    c.count += 1
+    W, u, phi = c.p.matrix(f"W{c.count}", c.n, c.n, var=0.7), c.linear(), c.phi()
+    keep = c.draw(st.booleans())
+    reverse = c.draw(st.booleans())
+
+    def step(s: Any) -> Any:
+        new = phi(W @ s + u)
+        return s + new if keep else new
+
+    return c.p.scan(c.axis, 0, step, reverse=reverse)
+
+
+def convolution(c: Composer) -> Any:
+    c.count += 1
+    form = c.draw(st.sampled_from(FORMS))
+    return c.phi()(
+        conv(c.x, c.n, f"W{c.count}", c.axis, var=0.5, bias_var=c.draw(st.sampled_from([None, 0.1])), **form)
+    )
+
+
+def pool(c: Composer) -> Any:
+    return avg_pool(c.x, {c.axis: 2}, stride=c.draw(st.integers(1, 2)), padding="same")
+
+
+def mixed(c: Composer) -> Any:
+    return mix([[0.5, 0.2, 0.0, 0.1], [0.0, 1.0, 0.0, 0.0], [0.3, 0.0, 0.3, 0.3], [0.0, -1.0, 0.0, 1.0]], c.x, c.axis)
+
+
+def collapsed(c: Composer) -> Any:
+    return c.x.at(c.axis, c.draw(st.sampled_from([0, -1]))) if c.draw(st.booleans()) else c.x.mean(c.axis)
+
+
+FORMS: list[dict[str, Any]] = [
+    {"size": 3}, {"size": 2, "padding": "circular"}, {"size": 2, "dilation": 2}, {"offsets": [-1, 0]},
+    {"size": 3, "stride": 2}, {"size": 2, "padding": 1},
+]  # fmt: skip
+
+
+def anywhere(c: Composer) -> bool:
+    return True
+
+
+def along(name: str) -> Callable[[Composer], bool]:
+    return lambda c: c.axis == name and name in {a.name for a in c.x.axes}
+
+
+def has_skips(c: Composer) -> bool:
+    return bool(c.skips())
+
+
+MOVES: dict[Callable[[Composer], Any], Callable[[Composer], bool]] = {
+    layer: anywhere, two_functions: anywhere, skip: has_skips, residual: anywhere, pre_activation: anywhere,
+    gate: anywhere, own_gate: anywhere, joined: anywhere, normalised: anywhere, attended: along("token"),
+    recurrent: along("token"), convolution: along("row"), pool: along("row"), collapsed: anywhere,
+}  # fmt: skip
+MOVES[collapsed] = lambda c: c.axis is not None and c.axis in {a.name for a in c.x.axes}
+
+
+@st.composite
+def compositions(draw: Callable[[Any], Any], depth: int = 4) -> tuple[ns.Program, Any]:
+    """A program of up to `depth` layers, and two inputs."""
+    kind = draw(st.sampled_from(sorted(AXIS)))
+    c = Composer(draw, kind)
+    for _ in range(draw(st.integers(1, depth))):
+        c.step()
+    return c.finish(), np.random.default_rng(draw(st.integers(0, 9))).normal(size=SHAPE[kind])
+
+
+# ---------------------------------------------------------------- the property
+
+
+def disagreement(p: ns.Program, x: Any) -> float:
+    """The relative difference between the NTK by the tangent recursion and the sum of its D·C terms."""
+    result = compile(p)(x, get=("ntk", "terms"))
+    difference = (result.ntk - sum(result.terms.values())).abs().max()
+    return float(difference / result.ntk.abs().max())
+
+
+def main(count: int) -> None:
+    """Check `count` compositions; print the largest disagreement and what failed."""
+    found: list[float] = []
+    failures: Counter[str] = Counter()
+
+    @seed(0)
+    @settings(max_examples=count, deadline=None, database=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(compositions())
+    def run(case: tuple[ns.Program, Any]) -> None:
+        try:
+            found.append(disagreement(*case))
+        except Exception as problem:
+            failures[f"{type(problem).__name__}: {problem}".splitlines()[0]] += 1
+            if "-v" in sys.argv:
+                print(case[0], problem, sep="\n")
+        else:
+            if not found[-1] <= 1e-9:
+                print(f"C/D and tangent differ by {found[-1]:.1e}:\n{case[0]}")
+
+    run()
+    print(f"{len(found)} of {count} compositions: C/D and tangent differ by at most {max(found):.1e} (relative)")
+    for problem, times in failures.most_common():
+        print(f"{times:4d}  {problem}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
