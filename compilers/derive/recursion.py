@@ -10,6 +10,8 @@ from typing import Any, cast
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.inline import inline
+from netsor.compilers.derive.labels import is_named
 from netsor.compilers.derive.nodes import AnyNode, Normal, normal_form
 from netsor.compilers.derive.requests import Ref, Restart
 from netsor.compilers.derive.rules import Rules, inverse_size
@@ -18,8 +20,8 @@ from netsor.compilers.derive.values import (
     Access,
     Copy,
     Entry,
-    Fn,
     FeatureDim,
+    Fn,
     Num,
     Renaming,
     Sym,
@@ -93,11 +95,11 @@ class Recursion:
 
         return structure(self)
 
-    def symbolic(self, x: Any = None, **options: Any) -> Any:
-        """The kernels as sympy expressions for symbolic inputs; see compilers.symbolic."""
+    def symbolic(self, x: Any = None, x2: Any = None, **options: Any) -> Any:
+        """The kernels as sympy expressions: of one input (`gram=q`), of two, or of arrays (compilers.symbolic)."""
         from netsor.compilers.symbolic import symbolic
 
-        return symbolic(self, x, **options)
+        return symbolic(self, x, x2, **options)
 
 
 def entries_in(value: Value) -> list[Entry]:
@@ -124,7 +126,10 @@ class Derivation:
                 results, terms = self._results(get)
             except Restart:
                 continue
-            return Recursion(self.program, self.rules.q.entries, results, self.normal, terms)
+            recursion = Recursion(self.program, self.rules.q.entries, results, self.normal, terms)
+            lines = frozenset(x.out.name for x in self.program.lines if is_named(x.out.name))
+            inline(recursion.entries, [*results.values(), *terms.values()], lines)
+            return recursion
 
     def _results(self, get: tuple[str, ...]) -> tuple[dict[str, Result], dict[str, Result]]:
         results: dict[str, Result] = {}
