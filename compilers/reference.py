@@ -22,13 +22,14 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.reference_expectation import Expectation
-from netsor.compilers.reference_inputs import named, samples_of, sizes_of
+from netsor.compilers.reference_inputs import Sample, samples_of
 from netsor.compilers.reference_numpy import Array, evaluate
 from netsor.dsl import Program, inputs_of
 from netsor.errors import UnsupportedError
 from netsor.unroll import Unrolled
 
 Root = tuple[ir.InputMatrix, bool]  # a matrix, or its transpose
+Use = tuple[float, ir.Var, ir.Var | None]  # factor, gradient, argument (None for vectors)
 
 
 @dataclass
@@ -43,8 +44,7 @@ class Reference:
     def moment(self, u: str, v: str) -> Array:
         """E[Z^u Z^v̄] of two vectors of the unrolled program, by name."""
         it = self.interpreter
-        a, b = it.program[u].var, it.program[v].var
-        return it.table(lambda i, j: it.second_moment((a, i), (b, j)))
+        return it.table(lambda i, j: it.second_moment((it.program(i)[u].var, i), (it.program(j)[v].var, j)))
 
 
 def reference(p: Program, x: Any = None, x2: Any = None, sizes: Mapping[str, int] | None = None) -> Reference:
@@ -58,30 +58,25 @@ def reference(p: Program, x: Any = None, x2: Any = None, sizes: Mapping[str, int
 
 
 def _reference(p: Program, x: Any, x2: Any, sizes: Mapping[str, int]) -> Reference:
-    first = named(p, x)
-    second = first if x2 is None else named(p, x2)
-    unrolled = Unrolled(p, dict(sizes_of(p, first)) | dict(sizes))
-    q = unrolled.program
-    samples = samples_of(unrolled, first)
-    rows = range(len(samples))
-    columns = rows
+    known: dict[Any, Unrolled] = {}
+    samples = samples_of(p, x, sizes, known)
+    rows = columns = range(len(samples))
     if x2 is not None:
-        samples += samples_of(unrolled, second)
+        samples += samples_of(p, x2, sizes, known)
         columns = range(len(rows), len(samples))
-    names = list(dict.fromkeys(o.name for o in q.outputs))
-    programs = [q] if len(names) <= 1 else [_backward(q, name) for name in names]
-    interpreter = Interpreter(q, programs, samples, rows, columns)
-    terms = interpreter.terms(names, programs) if any(r.gradients for r in programs) else {}
-    nngp = interpreter.nngp(names)
-    groups = {name: np.zeros_like(nngp) for name in _trained(p)} if terms else {}
-    for name, value in terms.items():
-        groups[_owner(unrolled, name)] += value
-    shape = _output_shape(p, unrolled)
+    interpreter = Interpreter(samples, rows, columns)
+    nngp = interpreter.nngp()
+    terms = interpreter.terms()
+    groups = {name: np.zeros_like(nngp) for name in _trained(p)} if terms is not None else {}
+    owner = {e: v.name for u in known.values() for (v, _), e in u.elements.items() if v.kind in "AG" and e != 0}
+    for array, value in (terms or {}).items():
+        groups[owner[array]] += value
+    shape = _output_shape(p, samples[0].unrolled)
 
     def shaped(value: Array) -> Array:
         return value.reshape(*value.shape[:2], *shape, *shape)
 
-    total = shaped(sum(groups.values(), np.zeros_like(nngp))) if terms else None
+    total = None if terms is None else shaped(sum(groups.values(), np.zeros_like(nngp)))
     return Reference(shaped(nngp), total, {name: shaped(value) for name, value in groups.items()}, interpreter)
 
 
@@ -92,24 +87,12 @@ def _trained(p: Program) -> list[str]:
     return [line.out.name for line in trained if line.out in forward]
 
 
-def _backward(q: Program, name: str) -> Program:
-    from netsor.backprop import backprop, forward_part
-
-    return backprop(forward_part(q), name)
-
-
-def _owner(unrolled: Unrolled, element: str) -> str:
-    """The name of the family that a variable of the unrolled program is an element of."""
-    return next(
-        (v.name for (v, _), e in unrolled.elements.items() if isinstance(e, ir.Var) and e.name == element), element
-    )
-
-
 def _output_shape(p: Program, unrolled: Unrolled) -> tuple[int, ...]:
-    if not p.outputs:
-        return ()
-    o = p.outputs[0]
-    return tuple(unrolled.size(d.size) for d in o.vector.dims if d.axis not in o.readout.axes)
+    """The sizes of the output axes; their number when the program has not one output."""
+    names = {o.name for o in p.outputs}
+    if len(names) != 1:
+        return (len({o.name for o in unrolled.program.outputs}),)
+    return tuple(unrolled.size(d.size) for o in p.outputs[:1] for d in o.vector.dims if d.axis not in o.readout.axes)
 
 
 # ---------------------------------------------------------------- the interpreter
@@ -118,19 +101,21 @@ def _output_shape(p: Program, unrolled: Unrolled) -> tuple[int, ...]:
 class Interpreter:
     """Means, covariances and scalars of all copies, one at a time, remembered."""
 
-    def __init__(
-        self, program: Program, programs: Sequence[Program], samples: Sequence[Mapping[ir.Var, Any]],
-        rows: Sequence[int], columns: Sequence[int],
-    ) -> None:  # fmt: skip
-        self.program = program
-        self.lines: dict[ir.Var, Any] = {line.out: line for r in programs for line in r.lines}
+    def __init__(self, samples: Sequence[Sample], rows: Sequence[int], columns: Sequence[int]) -> None:
         self.samples = samples
         self.rows, self.columns = rows, columns
-        self.same = [_first_equal(samples, i) for i in range(len(samples))]
+        programs = list({id(s.unrolled): s.unrolled.program for s in samples}.values())
+        self.names = list(dict.fromkeys(o.name for p in programs for o in p.outputs))
+        self.passes = {p: [_backward(p, name, len(self.names)) for name in self.names] for p in programs}
+        self.lines: dict[ir.Var, Any] = {x.out: x for p in programs for r in (p, *self.passes[p]) for x in r.lines}
+        self.same = [next(k for k in range(i + 1) if samples[k].same(s)) for i, s in enumerate(samples)]
         self.gaussian: dict[sp.Symbol, tuple[ir.Var, int]] = {}
         self.symbols: dict[tuple[ir.Var, int], sp.Symbol] = {}
         self.known: dict[Any, Any] = {}
         self.expectation = Expectation(self.mean, self.cov)
+
+    def program(self, i: int) -> Program:
+        return self.samples[i].unrolled.program
 
     def table(self, entry: Any) -> Array:
         return np.array([[entry(i, j) for j in self.columns] for i in self.rows], dtype=np.float64)
@@ -156,7 +141,7 @@ class Interpreter:
         if key not in self.known:
             line = self.lines[c]
             if isinstance(line, ir.InputScalar):
-                self.known[key] = float(self.samples[i].get(c, line.limit))
+                self.known[key] = float(self.samples[i].values.get(c, line.limit))
             else:
                 table = {ir.arg(k): self.vector(v, i) for k, v in enumerate(line.args)}
                 table |= {ir.param(k): sp.Float(self.scalar(d, i), 17) for k, d in enumerate(line.params)}
@@ -166,7 +151,7 @@ class Interpreter:
     def data(self, u: ir.Var, i: int) -> Array:
         line = self.lines[u]
         if isinstance(line, ir.Data):
-            return np.asarray(self.samples[i][u])
+            return np.asarray(self.samples[i].values[u])
         given = {ir.arg(k): self.data(v, i) for k, v in enumerate(line.args)}
         scalars = {ir.param(k): self.scalar(c, i) for k, c in enumerate(line.params)}
         like = next(iter(given.values()))
@@ -194,7 +179,7 @@ class Interpreter:
             matrix, flipped = self.root(a.matrix)
             ratio = _ratio(matrix.out.rows) / _ratio(matrix.out.cols) if flipped else 1.0
             z = self.second_moment((a.vector, g[1]), (b.vector, h[1]))
-            return float(matrix.multiplier) ** 2 * float(matrix.var) * ratio * z * self.fan(matrix, a.vector)
+            return float(matrix.multiplier) ** 2 * float(matrix.var) * ratio * z * self.fan(matrix, (a.vector, g[1]))
         return 0.0
 
     def root(self, matrix: ir.Var) -> Root:
@@ -203,11 +188,11 @@ class Interpreter:
             matrix, flipped = self.lines[matrix].of, not flipped
         return self.lines[matrix], flipped
 
-    def fan(self, matrix: ir.InputMatrix, z: ir.Var) -> float:
+    def fan(self, matrix: ir.InputMatrix, z: tuple[ir.Var, int]) -> float:
         """cols / fan_in"""
         if matrix.fan_in == "cols":
             return 1.0
-        return float(len(self.data(z, 0))) / (1.0 if matrix.fan_in is None else float(matrix.fan_in))
+        return float(len(self.data(*z))) / (1.0 if matrix.fan_in is None else float(matrix.fan_in))
 
     def second_moment(self, u: tuple[ir.Var, int], v: tuple[ir.Var, int]) -> float:
         """E[Z^u Z^v̄], for data ξ·ξ̄/d."""
@@ -218,12 +203,12 @@ class Interpreter:
 
     # ------------------------------------------------------------ kernels
 
-    def nngp(self, names: Sequence[str]) -> Array:
+    def nngp(self) -> Array:
         """lim Cov(f, f̄) = Σ scale scale̅ Cov(v, v̄) E[x x̄], `[sample, sample′, output, output′]`."""
-        outputs = [[o for o in self.program.outputs if o.name == name] for name in names]
 
         def entry(i: int, j: int) -> list[list[float]]:
-            return [[sum(self._output_pair(o, q, i, j) for o in a for q in b) for b in outputs] for a in outputs]
+            left, right = ([[o for o in self.program(k).outputs if o.name == n] for n in self.names] for k in (i, j))
+            return [[sum(self._output_pair(o, q, i, j) for o in a for q in b) for b in right] for a in left]
 
         return self.table(entry)
 
@@ -232,36 +217,45 @@ class Interpreter:
         c = self.cov(v, w)
         return c and c * float(o.scale) * float(q.scale) * self.second_moment((o.vector, i), (q.vector, j))
 
-    def terms(self, names: Sequence[str], programs: Sequence[Program]) -> dict[str, Array]:
-        """Eq. 12 by trained array, `[sample, sample′, output, output′]`."""
-        out = _ratio(self.program.outputs[0].readout.rows)
-        forward = _forward(self.program)
-        result: dict[str, Array] = {}
-        for line in self.program.lines:
-            if not isinstance(line, ir.InputMatrix | ir.InputVector) or not line.trainable or line.out not in forward:
-                continue
-            sides = [self._sides(line, r, name) for r, name in zip(programs, names, strict=True)]
-            scale = float(line.multiplier) ** 2 * (_ratio(line.out.rows) / out)
-            result[line.out.name] = self.table(
-                lambda i, j, s=sides, c=scale: [[c * self._pairs(a, b, i, j) for b in s] for a in s]
-            )
+    def terms(self) -> dict[ir.Var, Array] | None:
+        """Eq. 12 by trained array, `[sample, sample′, output, output′]`; None without backward lines."""
+        if not any(r.gradients for passes in self.passes.values() for r in passes):
+            return None
+        result: dict[ir.Var, Array] = {}
+        arrays = {v for p in self.passes for v in _forward(p) if getattr(self.lines[v], "trainable", False)}
+        for array in arrays:
+            sides = [self._sides(array, k) for k in range(len(self.samples))]
+            scale = float(self.lines[array].multiplier) ** 2 * _ratio(array.rows) / self.ratio_out
+
+            def entry(i: int, j: int, s: Any = sides, c: float = scale) -> list[list[float]]:
+                return [[c * self._pairs(a, b, i, j) for b in s[j]] for a in s[i]]
+
+            result[array] = self.table(entry)
         return result
 
-    def _sides(self, line: Any, program: Program, name: str) -> list[tuple[float, ir.Var, ir.Var | None]]:
-        """The uses of an array: (factor, dy, z), z None for vectors; a readout's gradient is √(n_out/n_v) scale x."""
-        gradients = {g.of: g.is_ for g in program.gradients}
-        if isinstance(line, ir.InputVector):
-            if line.out in gradients:
-                return [(1.0, gradients[line.out], None)]
-            out, own = _ratio(self.program.outputs[0].readout.rows), _ratio(line.out.rows)
-            uses = [o for o in program.outputs if o.readout is line.out and o.name == name]
-            return [(float(o.scale) * (out / own) ** 0.5, o.vector, None) for o in uses]
-        found: list[tuple[float, ir.Var, ir.Var | None]] = []
-        for use in self.program.lines:
-            if isinstance(use, ir.MatMul) and use.out in gradients and self.root(use.matrix)[0] is line:
+    @property
+    def ratio_out(self) -> float:
+        return _ratio(self.program(0).outputs[0].readout.rows)
+
+    def _sides(self, array: ir.Var, k: int) -> list[list[Use]]:
+        """The uses of an array on sample k, for each output."""
+        return [self._uses(array, r, name, k) for r, name in zip(self.passes[self.program(k)], self.names, strict=True)]
+
+    def _uses(self, array: ir.Var, r: Program, name: str, k: int) -> list[Use]:
+        """(factor, dy, z), z None for vectors; a readout's gradient is √(n_out/n_v) scale x."""
+        gradients = {g.of: g.is_ for g in r.gradients}
+        if array.kind != "A":
+            if array in gradients:
+                return [(1.0, gradients[array], None)]
+            uses = [o for o in r.outputs if o.readout is array and o.name == name]
+            return [(float(o.scale) * (self.ratio_out / _ratio(array.rows)) ** 0.5, o.vector, None) for o in uses]
+        found: list[Use] = []
+        for use in self.program(k).lines:
+            if isinstance(use, ir.MatMul) and use.out in gradients and self.root(use.matrix)[0].out is array:
                 if self.root(use.matrix)[1]:
-                    raise UnsupportedError(f"the forward pass applies {line.out} transposed", code="NT702")
-                found.append((self.fan(line, use.vector) ** 0.5, gradients[use.out], use.vector))
+                    raise UnsupportedError(f"the forward pass applies {array} transposed", code="NT702")
+                fan = self.fan(self.lines[array], (use.vector, k))
+                found.append((fan**0.5, gradients[use.out], use.vector))
         return found
 
     def _pairs(self, a: Sequence[Any], b: Sequence[Any], i: int, j: int) -> float:
@@ -292,6 +286,8 @@ def _forward(p: Program) -> set[ir.Var]:
     return found
 
 
-def _first_equal(samples: Sequence[Mapping[ir.Var, Any]], i: int) -> int:
-    """The first sample with the same data."""
-    return next(k for k in range(i + 1) if all(np.array_equal(samples[k][v], samples[i][v]) for v in samples[i]))
+def _backward(q: Program, name: str, outputs: int) -> Program:
+    """The program itself, or with the backward lines of one of several outputs."""
+    from netsor.backprop import backprop, forward_part
+
+    return q if outputs == 1 else backprop(forward_part(q), name)

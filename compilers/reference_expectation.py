@@ -82,7 +82,7 @@ class Expectation:
                 f"E[{sp.Mul(*(f.expr for f in group))}] needs {root.shape[1]} Gaussian variables, this interpreter"
                 " integrates over two", code="NT702",
             )  # fmt: skip
-        lines = [(means[list(k)] @ np.array(s) - at, np.array(s) @ root[list(k)]) for k, s, at in kinks]
+        lines = [(float(means[list(k)] @ np.array(s)) - at, np.array(s) @ root[list(k)]) for k, s, at in kinks]
         return _integral(lambda z: body(list(means[:, None] + root @ z)), lines, means, root)
 
     def _wick(self, forms: Sequence[Form]) -> float:
@@ -206,7 +206,8 @@ def _integral(f: Callable[[Array], Array], lines: Sequence[tuple[float, Array]],
     steep = [(m, a) for m, a in zip(means, root, strict=True) if np.linalg.norm(a) > 1.5]
     graded = [(m - s * g, a) for m, a in steep for g in GRADES for s in (1, -1)]
     rule = _line_rule if rank == 1 else _plane_rule
-    previous = math.nan
+    previous = change = math.nan
+    size = 0.0
     for order in (10, 20, 40, 80) if rank == 1 else (10, 16, 28, 48):
         value, size = rule(f, list(lines), graded, order)
         if abs(value - previous) <= 1e-12 * size:

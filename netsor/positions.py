@@ -1,10 +1,10 @@
-"""Which elements of its argument an element of an index form reads, and the sizes of axes."""
+"""What belongs to an element of a family: the elements it reads, its limit, its covariances; and the sizes of axes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import assert_never
+from typing import Any, assert_never
 
 from netsor import ir
 from netsor.errors import ProgramError
@@ -89,3 +89,23 @@ def _read(line: ir.Unwindow, place: Sequence[int], offsets: Sequence[int], size:
     if line.outside == "wrap":
         read = [t % size(line.out.size(a)) for t, a in zip(read, line.axes, strict=True)]
     return read
+
+
+def limit_at(line: ir.InputScalar, index: Sequence[int]) -> Any:
+    """The limit of an element of a scalar family."""
+    if line.limit == "position":
+        return index[0]
+    value = line.limit
+    for i in index:
+        value = value[i] if isinstance(value, tuple) else value
+    return value
+
+
+def axis_covariance(line: ir.InputVector, a: Index, b: Index) -> ir.Number:
+    """Π M over the axes: the matrix of `axis_cov`, else δ."""
+    given = {axis.name: m for axis, m in line.axis_cov}
+    value: Any = 1
+    for d in line.out.dims:
+        i, j = a[d.axis.name], b[d.axis.name]
+        value = value * (given[d.axis.name][i][j] if d.axis.name in given else int(i == j))
+    return value  # type: ignore[no-any-return]

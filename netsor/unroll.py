@@ -21,7 +21,7 @@ from netsor.constants import free_name
 from netsor.dsl import Program
 from netsor.errors import Location, ProgramError, UnsupportedError
 from netsor.expressions import Expr
-from netsor.positions import Index, IndexForm, size_at, sources
+from netsor.positions import Index, IndexForm, axis_covariance, limit_at, size_at, sources
 
 Key = tuple[ir.Var, tuple[int, ...]]
 
@@ -40,15 +40,19 @@ class _NeededError(Exception):
 
 
 class Unrolled:
-    """A program unrolled: `program`, and `elements` from (variable, indices) to its variable or number."""
+    """A program unrolled: `program`, and `elements` from (variable, indices) to its variable or number.
 
-    def __init__(self, p: Program, sizes: Mapping[str, int]) -> None:
+    Random arrays that `shared`, the same program at other sizes, has already are its variables.
+    """
+
+    def __init__(self, p: Program, sizes: Mapping[str, int], shared: Unrolled | None = None) -> None:
         self.source = p
         self.sizes = {a.name: a.size for a in p.axes if a.size is not None} | dict(sizes)
         self.program = Program(p.name)
         self.program._widths = {w.name: w for w in p.widths}
         self.program._functions = dict(p.functions)
         self.lines: dict[ir.Var, ir.Line] = {line.out: line for line in p.lines}
+        self.shared: Mapping[Key, Any] = {} if shared is None else shared.shared | shared.elements
         self.elements: dict[Key, Any] = {}  # a variable, a number (a constant vector or scalar), None when left out
         self._ones: dict[ir.Dimension, Expr] = {}
         outputs = {o.at: [q for q in p.outputs if q.at == o.at] for o in p.outputs}
@@ -145,8 +149,10 @@ class Unrolled:
         name: str,
     ) -> Any:
         v = line.out
+        if isinstance(line, ir.InputMatrix | ir.InputVector):
+            return self._array(line, index, name)
         if isinstance(line, ir.InputScalar):
-            limit = _limit(line, tuple(index.values()))
+            limit = limit_at(line, tuple(index.values()))
             if v.dims and not line.per_sample and limit == 0:
                 return sp.Integer(0)
             out = self._new(name, "C", None)
@@ -154,10 +160,17 @@ class Unrolled:
         if isinstance(line, ir.Trsp):
             of = self.get(line.of, index)
             return self._add(ir.Trsp(self._new(name, "A", v.rows, v.cols), of, line.loc))
+        return self._add(dataclasses.replace(line, out=self._new(name, v.kind, v.rows)))
+
+    def _array(self, line: ir.InputMatrix | ir.InputVector, index: Index, name: str) -> ir.Var:
         if isinstance(line, ir.InputVector):
-            out = self._new(name, "G", v.rows)
-            var = line.var * _axis_product(line, index, index)
-            return self._add(dataclasses.replace(line, out=out, var=var, cov=self._cov(line, index), axis_cov=()))
+            var = line.var * axis_covariance(line, index, index)
+            line = dataclasses.replace(line, var=var, cov=self._cov(line, index), axis_cov=())
+        known = self.shared.get((line.out, tuple(index.values())))
+        if isinstance(known, ir.Var):
+            self.program._adopt(dataclasses.replace(line, out=known))
+            return known
+        v = line.out
         return self._add(dataclasses.replace(line, out=self._new(name, v.kind, v.rows, v.cols)))
 
     def _cov(self, line: ir.InputVector, index: Index) -> tuple[tuple[ir.Var, ir.Number], ...]:
@@ -170,7 +183,7 @@ class Unrolled:
         if line.axis_cov:
             for there in self.indices(line.out):
                 if tuple(there.values()) < tuple(index.values()):
-                    c = line.var * _axis_product(line, index, there)
+                    c = line.var * axis_covariance(line, index, there)
                     found += [(self.get(line.out, there), c)] if c != 0 else []
         return tuple(found)
 
@@ -279,22 +292,3 @@ class Unrolled:
 def element_name(var: ir.Var, index: tuple[int, ...]) -> str:
     """`x_2_3` for x[2, 3]."""
     return "_".join([var.name, *map(str, index)])
-
-
-def _limit(line: ir.InputScalar, index: tuple[int, ...]) -> Any:
-    if line.limit == "position":
-        return index[0]
-    value = line.limit
-    for i in index:
-        value = value[i] if isinstance(value, tuple) else value
-    return value
-
-
-def _axis_product(line: ir.InputVector, a: Index, b: Index) -> ir.Number:
-    """Π M over the axes: the matrix of `axis_cov`, else δ."""
-    given = {axis.name: m for axis, m in line.axis_cov}
-    value: Any = 1
-    for d in line.out.dims:
-        i, j = a[d.axis.name], b[d.axis.name]
-        value = value * (given[d.axis.name][i][j] if d.axis.name in given else int(i == j))
-    return value  # type: ignore[no-any-return]

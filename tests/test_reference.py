@@ -19,7 +19,7 @@ QUICK = (
 )  # fmt: skip
 SLOW = (
     "mlp_erf1_nobias", "mlp_elu2", "mlp_tanh2", "mlp_erf4_scales", "tied_erf3_sum", "tied_relu3_last_tiedbias",
-    "resnet_post_relu2", "cnn1d_relu1_vec",
+    "resnet_post_relu2", "cnn1d_relu1_vec", "rnn_relu_avg_T3_T5",
 )  # fmt: skip
 
 
@@ -92,6 +92,28 @@ def test_output_axes() -> None:
     assert a.ntk is not None and b.ntk is not None
     assert a.nngp.shape == (1, 1, 2, 2) and np.allclose(a.nngp[0, 0], b.nngp, rtol=1e-13)
     assert np.allclose(a.ntk[0, 0], b.ntk, rtol=1e-13)
+
+
+def test_samples_of_different_size_share_their_arrays() -> None:
+    """v is a family over the positions: f, f̄ meet up to the smaller size."""
+    p = ns.Program()
+    n, xi = p.width("n"), p.data("x", axes=("t",))
+    p.output(p.readout("v", n, axes=("t",)), p.matrix("W", n, xi) @ xi)
+    result = reference(p.backward(), [np.ones((3, 2)), np.ones((5, 2))])
+    expected = np.array([[1, (3 / 5) ** 0.5], [(3 / 5) ** 0.5, 1]])
+    assert np.allclose(result.nngp, expected, rtol=1e-14)
+    assert result.ntk is not None and np.allclose(result.ntk, 2 * expected, rtol=1e-14)
+
+
+def test_several_outputs() -> None:
+    p = ns.Program()
+    n, xi = p.width("n"), p.data("x")
+    h, v = p.matrix("W", n, xi) @ xi, p.readout("v", n)
+    p.output(v, h, name="f")
+    p.output(v, 2 * h, name="g")
+    result = reference(p.backward(), [[1.0, 2.0]])
+    assert np.allclose(result.nngp[0, 0], 2.5 * np.array([[1, 2], [2, 4]]))
+    assert result.ntk is not None and np.allclose(result.ntk[0, 0], 5 * np.array([[1, 2], [2, 4]]))
 
 
 def test_three_gaussians_in_one_expectation_are_refused() -> None:
