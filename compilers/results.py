@@ -15,8 +15,9 @@ class KernelResult:
     `terms` is the NTK by trained array. `vectors` holds the second moments of named vectors and the limits of
     returned scalars, `[N1, *axes]`. `method` is how the expectations were taken ("closed form", "hermite",
     "quadrature", "sampled", joined by +); `error` is None for closed forms, else the largest error bound of an
-    expectation relative to √(E f² E g²). `assumed` is True when the gradient independence assumption was taken on
-    trust (`assume_gia=True`).
+    expectation relative to √(E f² E g²), or the largest standard error of a sampled kernel relative to √(K_ii K_jj).
+    `methods` and `errors` are those of sampled kernels by name (as in `items`): "sampled" and the standard errors entry
+    by entry. `assumed` is True when the gradient independence assumption was taken on trust (`assume_gia=True`).
     """
 
     nngp: Tensor | None = None
@@ -26,6 +27,8 @@ class KernelResult:
     method: str = "closed form"
     error: float | None = None
     assumed: bool = False
+    methods: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, Tensor] = field(default_factory=dict)
 
     def items(self) -> list[tuple[str, Tensor]]:
         """All kernels by name; terms as `terms.array`."""

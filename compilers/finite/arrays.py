@@ -159,7 +159,7 @@ def _vectors(
         drawn = [math.sqrt(block[0].var) * normals[0]]
     else:
         joint = torch.cat([torch.cat([covariance(a, b, binding) for b in block], 1) for a in block], 0)
-        root = _root(joint, [line.out.name for line in block]).to(dtype=dtype, device=device)
+        root = root(joint, [line.out.name for line in block]).to(dtype=dtype, device=device)
         drawn = list((root @ torch.cat(normals)).split(counts))
     return {
         line.out.name: (float(line.mean) + z).reshape(*binding.shape(line.out), n)
@@ -167,7 +167,7 @@ def _vectors(
     }
 
 
-def _root(matrix: torch.Tensor, names: Sequence[str]) -> torch.Tensor:
+def root(matrix: torch.Tensor, names: Sequence[str]) -> torch.Tensor:
     """The symmetric square root of a covariance; refuses an indefinite matrix."""
     eigenvalues, vectors = torch.linalg.eigh(matrix)
     if eigenvalues[0] < -1e-10 * max(1.0, float(eigenvalues[-1])):

@@ -54,10 +54,10 @@ def execute(
 
     A tensor in `added` is added to its variable (gradients are taken with respect to it).
     """
-    return _Run(binding, added, like).block(program, Scope(dict(given)))
+    return Run(binding, added, like).block(program, Scope(dict(given)))
 
 
-class _Run:
+class Run:
     def __init__(self, binding: Binding, added: Mapping[ir.Var, Value], like: torch.Tensor) -> None:
         self.binding = binding
         self.added = added
@@ -86,7 +86,7 @@ class _Run:
         dims = [d for d in line.out.dims if d.axis.name not in fixed]
         axes = [d.axis.name for d in dims]
         sizes = [self.binding.size(d.size) for d in dims]
-        value = self._compute(line, scope, axes)
+        value = self.compute(line, scope, axes)
         if line.out.kind == "A":
             return value
         value = expanded(value, axes, sizes)
@@ -97,7 +97,7 @@ class _Run:
             value = Value(value.data + extra.aligned(axes), tuple(axes))
         return value
 
-    def _compute(self, line: ir.Line, scope: Scope, axes: Sequence[str]) -> Value:
+    def compute(self, line: ir.Line, scope: Scope, axes: Sequence[str]) -> Value:
         match line:
             case ir.InputMatrix() | ir.InputVector() | ir.Data():
                 return scope.read(line.out)

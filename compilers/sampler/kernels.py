@@ -1,0 +1,206 @@
+"""NNGP, NTK, its terms, second moments and scalars of a program from sampled limit variables (Eq. 12)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor import ir
+from netsor.compilers.finite import kernels as finite
+from netsor.compilers.finite.inputs import Group, bind
+from netsor.compilers.finite.tangent import Factors, backward_factors, gram
+from netsor.compilers.finite.values import axis_names
+from netsor.compilers.results import KernelResult
+from netsor.compilers.sampler.estimate import Estimate, Quantities, estimate
+from netsor.compilers.sampler.normals import Normals
+from netsor.compilers.sampler.paths import Drawn, Paths
+from netsor.errors import InputError
+
+SCALAR, VECTOR, TERM = "scalar.", "vector.", "terms."
+
+
+def sampled(
+    p: Any, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
+    samples: int | None = None, seed: int = 0, dtype: torch.dtype | None = None, device: torch.device | None = None,
+) -> KernelResult:  # fmt: skip
+    """The kernels asked for, each with its standard errors in `errors`; nothing is differentiable.
+
+    All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None.
+    """
+    groups, n1, total = joined(p, x1, x2, device)
+    program = with_backward(p) if {"ntk", "terms"} & set(get) else p
+    paths = Paths(program, groups)
+    request = Request(program, tuple(get), total)
+    with torch.no_grad():
+        found = estimate(
+            lambda normals: request.evaluate(paths.draw(normals)), relative, lambda: request.stored,
+            tol=tol, samples=samples, seed=seed, device=device,
+        )  # fmt: skip
+    rows, cols = slice(0, n1), slice(0, n1) if x2 is None else slice(n1, total)
+    return collected(found, get, rows, cols, dtype or floating(x1, x2))
+
+
+def joined(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], int, int]:
+    """The groups of both batches, samples numbered through; the number in the first and in both."""
+    place = device or torch.device("cpu")
+    groups = bind(p, x1, None, torch.float64, place)
+    first = sum(len(g.samples) for g in groups)
+    if x2 is None:
+        return groups, first, first
+    more = bind(p, x2, None, torch.float64, place)
+    if groups[0].features != more[0].features:
+        raise InputError("the two batches have different numbers of features", code="NT602")
+    shifted = [replace(g, samples=tuple(first + i for i in g.samples)) for g in more]
+    return groups + shifted, first, first + sum(len(g.samples) for g in more)
+
+
+def with_backward(p: Any) -> Any:
+    """The program with the backward lines of its first output."""
+    if p.gradients or not p.outputs:
+        return p
+    from netsor.backprop import backprop
+
+    return backprop(p)
+
+
+def floating(*batches: Any) -> torch.dtype:
+    """float32 when every array is; float64 otherwise."""
+    arrays: list[Any] = []
+    for x in batches:
+        for part in x.values() if isinstance(x, dict) else [x]:
+            arrays += part if isinstance(part, list | tuple) else [] if part is None else [part]
+    single = arrays and all(str(getattr(a, "dtype", "")).removeprefix("torch.") == "float32" for a in arrays)
+    return torch.float32 if single else torch.float64
+
+
+# ---------------------------------------------------------------- one scramble
+
+
+@dataclass
+class Request:
+    """What is asked of a program; `evaluate` answers it from one scramble."""
+
+    program: Any
+    get: tuple[str, ...]
+    total: int
+    stored: int = 0
+
+    def evaluate(self, drawn: Drawn) -> Quantities:
+        """Joint kernels `[sample, sample′, …]` of all groups, and scalars `[sample, *axes]`."""
+        self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
+        found: Quantities = {}
+        returned = {r.name: r.value for r in self.program.returned}
+        by_name = {line.out.name: line.out for line in self.program.lines}
+        for name in self.get:
+            if name == "nngp":
+                found[name] = finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
+            elif name in ("ntk", "terms"):
+                found |= self._terms(drawn, name)
+            elif name in returned:
+                found[SCALAR + name] = self._scalar(drawn, returned[name])
+            elif name in by_name and by_name[name].kind in ("G", "H"):
+                found[VECTOR + name] = finite.second_moment(drawn.networks, drawn.results, by_name[name])
+            else:
+                raise InputError(f"the program has no vector or returned scalar called {name}", code="NT605")
+        return found
+
+    def _terms(self, drawn: Drawn, name: str) -> Quantities:
+        terms = ntk_terms(drawn)
+        if name == "terms":
+            return {TERM + array: value for array, value in terms.items()}
+        whole = sum(list(terms.values())[1:], next(iter(terms.values()))) if terms else None
+        return {} if whole is None else {"ntk": whole}
+
+    def _scalar(self, drawn: Drawn, var: ir.Var) -> Tensor:
+        parts = [(n.group.samples, r.values[var].data) for n, r in zip(drawn.networks, drawn.results, strict=True)]
+        shapes = {part.shape[1:] for _, part in parts}
+        if len(shapes) > 1:
+            raise InputError(f"{var} has axes whose sizes differ between samples", code="NT602")
+        out = parts[0][1].new_zeros(self.total, *shapes.pop())
+        for places, part in parts:
+            out[list(places)] = part.expand(len(places), *part.shape[1:])
+        return out
+
+
+def ntk_terms(drawn: Drawn) -> Quantities:
+    """The NTK by trained array: multiplier² · (rows/n_out) · E[Z^dy Z^dȳ] · E[Z^z Z^z̄] over all pairs of uses."""
+    p = drawn.networks[0].program
+    found = [scaled(p, backward_factors(n, r.values)) for n, r in zip(drawn.networks, drawn.results, strict=True)]
+    axes = [output_shape(n, p) for n in drawn.networks]
+
+    def term(array: str) -> Tensor:
+        def block(g: int, h: int) -> Tensor:
+            part = gram(found[g][array], found[h][array])
+            return part.reshape(*part.shape[:2], *axes[g], *axes[h])
+
+        return finite.assembled(drawn.networks, block)
+
+    return {array: term(array) for array in found[0]}
+
+
+def scaled(p: ir.ProgramLike, factors: dict[str, Factors]) -> dict[str, Factors]:
+    """All widths being the number of draws, the ratio n/n_out of an array's width to the output's is put in."""
+    by_name = {line.out.name: line.out for line in p.lines}
+    stated = {g.of for g in p.gradients}
+    n_out = p.outputs[0].readout.rows
+    result = {}
+    for name, f in factors.items():
+        var = by_name[name]
+        whole = var.kind == "A" or var in stated  # a readout without a gradient line holds ∂f/∂v itself
+        result[name] = replace(f, scale=f.scale * ratio(var.rows) / ratio(n_out)) if whole else f
+    return result
+
+
+def ratio(width: ir.Dimension | None) -> float:
+    return float(width.ratio) if isinstance(width, ir.Width) else 1.0
+
+
+def output_shape(network: Any, p: ir.ProgramLike) -> tuple[int, ...]:
+    """The sizes of the axes that the first output has."""
+    name = p.outputs[0].name
+    sizes: dict[str, int] = {}
+    for o in p.outputs:
+        if o.name == name:
+            own = axis_names(o.readout)
+            sizes |= {d.axis.name: network.binding.size(d.size) for d in o.vector.dims if d.axis.name not in own}
+    return tuple(sizes.values())
+
+
+# ---------------------------------------------------------------- results
+
+
+def relative(name: str, mean: Tensor, error: Tensor) -> float:
+    """The largest error: of a kernel relative to √(K_ii K_jj), of a scalar relative to the largest value."""
+    if name.startswith(SCALAR):
+        scale = mean.abs().amax()
+    else:
+        rows = math.isqrt(mean.numel())
+        axes = (mean.ndim - 2) // 2
+        order = [0, *range(2, 2 + axes), 1, *range(2 + axes, mean.ndim)]
+        mean, error = (t.permute(order).reshape(rows, rows) for t in (mean, error))
+        root = mean.diagonal().abs().sqrt()
+        scale = root[:, None] * root[None]
+    known = scale > 0
+    return float((error / scale)[known.expand_as(error)].amax()) if bool(known.any()) else 0.0
+
+
+def collected(found: Estimate, get: Sequence[str], rows: slice, cols: slice, dtype: torch.dtype) -> KernelResult:
+    """The blocks of a call as a result."""
+    result = KernelResult(method="sampled", error=found.relative)
+    for name, value in found.mean.items():
+        block = (lambda t: t[rows]) if name.startswith(SCALAR) else (lambda t: t[rows, cols])
+        key = name.removeprefix(SCALAR).removeprefix(VECTOR)
+        result.errors[key], value = block(found.error[name]).to(dtype), block(value).to(dtype)
+        result.methods[key] = "sampled"
+        if name in ("nngp", "ntk"):
+            setattr(result, name, value)
+        elif name.startswith(TERM):
+            result.terms = (result.terms or {}) | {name.removeprefix(TERM): value}
+        else:
+            result.vectors[key] = value
+    return result

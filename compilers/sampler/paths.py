@@ -1,0 +1,166 @@
+"""One scramble of a program in the limit: its lines, run on `count` independent draws of all Z.
+
+This is the program at finite width with the coordinates of all vectors replaced by draws of Z: Nonlin, Moment and the
+index forms are the same lines; MatMul gives new Gaussian variables (`netsor.compilers.sampler.matrices`). All samples,
+of every size, are run together, so that all pairs of inputs are had at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from netsor import ir
+from netsor.compilers.finite.arrays import correlated_blocks, covariance, root
+from netsor.compilers.finite.execute import Run, Scope, Values, canonical
+from netsor.compilers.finite.inputs import Group
+from netsor.compilers.finite.network import Network, Result
+from netsor.compilers.finite.order import Step, steps
+from netsor.compilers.finite.values import Binding, Value, axis_names
+from netsor.compilers.sampler.matrices import Direction, Element
+from netsor.compilers.sampler.normals import Normals
+from netsor.errors import UnsupportedError
+
+
+class Limit(Network):
+    """A group of samples in the limit: every width is the number of draws."""
+
+    def __init__(self, p: ir.ProgramLike, order: Sequence[Step], group: Group, count: int) -> None:
+        super().__init__(p, order, group, count)
+        self.binding = Binding(group.sizes, dict.fromkeys(p.widths, count) | dict(group.features))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Values of all variables for every group, as the finite-width code has them, and how many numbers they are."""
+
+    networks: list[Limit]
+    results: list[Result]
+
+    def value(self, var: ir.Var) -> list[Value]:
+        return [r.values[var] for r in self.results]
+
+
+class Paths:
+    """The limit variables of a program on groups of samples; `coupled` adds the terms Ż that break independence."""
+
+    def __init__(self, p: ir.ProgramLike, groups: Sequence[Group], coupled: bool = False) -> None:
+        self.program = p
+        self.groups = groups
+        self.coupled = coupled
+        self.order: Sequence[Step] = steps(p.lines)
+        self.sizes: dict[str, int] = {}
+        for group in groups:
+            for axis, size in group.sizes.items():
+                self.sizes[axis] = max(size, self.sizes.get(axis, 0))
+
+    def draw(self, normals: Normals) -> Drawn:
+        """All lines, once."""
+        whole = Binding(self.sizes, dict.fromkeys(self.program.widths, normals.count) | dict(self.groups[0].features))
+        vectors = input_vectors(self.program, whole, normals)
+        elements, ids = self._matrices(whole)
+        networks = [Limit(self.program, self.order, g, normals.count) for g in self.groups]
+        results = []
+        for network in networks:
+            given: Values = dict(network.group.values)
+            for var, value in (vectors | ids).items():
+                given[var] = leading(value, network.binding.shape(var))
+            run = _PathRun(network.binding, {}, torch.zeros((), dtype=torch.float64, device=normals.device))
+            run.elements, run.normals = elements, normals
+            values = canonical(run.block(self.order, Scope(given)))
+            results.append(Result({v: x for v, x in values.items() if v.kind != "A"}, {}))
+        return Drawn(networks, results)
+
+    def _matrices(self, binding: Binding) -> tuple[list[Element], Values]:
+        """The elements of all families of matrices, and for every matrix twice their numbers `[1, *axes]`."""
+        elements: list[Element] = []
+        ids: Values = {}
+        for line in self.program.lines:
+            if isinstance(line, ir.InputMatrix):
+                shape = binding.shape(line.out)
+                count = math.prod(shape)
+                numbers = 2 * (len(elements) + torch.arange(count).reshape(1, *shape))
+                ids[line.out] = Value(numbers, axis_names(line.out))
+                elements += [element(line, self.coupled) for _ in range(count)]
+        return elements, ids
+
+
+def element(line: ir.InputMatrix, coupled: bool) -> Element:
+    """One matrix: σ² = multiplier² · var, and (rows/cols) · σ² for its transpose; data are divided by fan_in."""
+    sigma = abs(float(line.multiplier)) * math.sqrt(line.var)
+    rows, cols = line.out.rows, line.out.cols
+    if isinstance(cols, ir.Width) and isinstance(rows, ir.Width):
+        if line.fan_in != "cols":
+            raise UnsupportedError(f"{line.out} has fan_in={line.fan_in} with a width as columns: no limit exists",
+                                   code="NT701", location=line.loc)
+        back = sigma * math.sqrt(float(rows.ratio) / float(cols.ratio))
+        return Element(Direction(sigma), Direction(back), coupled)
+    fan_in = 1.0 if line.fan_in is None else line.fan_in
+    weight = None if fan_in == "cols" else 1 / float(fan_in)
+    return Element(Direction(sigma, weight), Direction(0.0), False)
+
+
+def input_vectors(p: ir.ProgramLike, binding: Binding, normals: Normals) -> Values:
+    """g = multiplier · β for every input vector, `[1, *axes, count]`, with the covariances that the lines state."""
+    found: Values = {}
+    for block in correlated_blocks(p):
+        counts = [math.prod(binding.shape(line.out)) for line in block]
+        joint = torch.cat([torch.cat([covariance(a, b, binding) for b in block], 1) for a in block], 0)
+        factor = root(joint, [line.out.name for line in block])
+        used = [j for j in range(factor.shape[1]) if bool((factor[:, j] != 0).any())]
+        drawn = factor[:, used].to(normals.device) @ normals.draw(len(used))
+        for line, z in zip(block, drawn.split(counts), strict=True):
+            shape = (1, *binding.shape(line.out), normals.count)
+            beta = (float(line.mean) + z).reshape(shape)
+            found[line.out] = Value(float(line.multiplier) * beta, axis_names(line.out))
+    return found
+
+
+def leading(value: Value, shape: Sequence[int]) -> Value:
+    """The leading elements along every axis."""
+    data = value.data
+    for i, size in enumerate(shape):
+        data = data.narrow(1 + i, 0, size)
+    return replace(value, data=data)
+
+
+class _PathRun(Run):
+    """Runs lines; matrices are numbers of elements, doubled, plus one when transposed."""
+
+    elements: Sequence[Element]
+    normals: Normals
+
+    def compute(self, line: ir.Line, scope: Scope, axes: Sequence[str]) -> Value:
+        match line:
+            case ir.InputMatrix():
+                return scope.read(line.out)
+            case ir.Trsp():
+                ids = scope.read(line.of)
+                return Value(ids.data ^ 1, ids.axes)
+            case ir.MatMul():
+                return self._matmul(scope.read(line.matrix), scope.read(line.vector), axes)
+            case _:
+                return super().compute(line, scope, axes)
+
+    def _matmul(self, matrix: Value, vector: Value, axes: Sequence[str]) -> Value:
+        own, rest = matrix.axes, [a for a in axes if a not in matrix.axes]
+        x = vector.aligned([*own, *rest])
+        family = matrix.data.shape[1:]
+        x = x.expand(x.shape[0], *family, *x.shape[1 + len(own) :])
+        flat = x.reshape(x.shape[0], math.prod(family), *x.shape[1 + len(own) :])
+        parts = [self._image(int(k), flat[:, i]) for i, k in enumerate(matrix.data.flatten())]
+        y = torch.stack(parts, 1)
+        return Value(y.reshape(y.shape[0], *family, *y.shape[2:]), (*own, *rest))
+
+    def _image(self, number: int, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        y = self.elements[number // 2].apply(rows, bool(number % 2), self.normals)
+        return y.reshape(*x.shape[:-1], -1)
+
+
+def by_name(p: ir.ProgramLike) -> Mapping[str, ir.Var]:
+    return {line.out.name: line.out for line in p.lines}
