@@ -88,6 +88,7 @@ class Kernel:
         if x2 is None:
             return one, None
         two = as_inputs(module.INPUTS, x2, self.dtype, self.device)
+        one.same_features(two)
         if one.dtype != two.dtype and self.dtype is None:
             common = torch.promote_types(one.dtype, two.dtype)
             one, two = as_inputs(module.INPUTS, one.arrays, common, None), as_inputs(module.INPUTS, two.arrays, common, None)
@@ -212,9 +213,9 @@ def refuse_unless_valid(p: Any) -> None:
     from netsor.check.checker import check
 
     report = check(p)
-    if report.gia_valid is True:
+    if report.gia_valid is True and report.simple_gia is not False:
         return
-    errors = [d for d in report.diagnostics if d.severity == "error"]
+    errors = [d for d in report.diagnostics if d.severity == "error" and d.code.startswith("NT2")]
     reason = report.reasons.get("gia_valid", "")
     first = errors[0] if errors else Diagnostic("NT201", "error", f"{p.name}: {reason}")
     raise CheckError(

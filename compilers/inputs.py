@@ -39,6 +39,13 @@ class Inputs:
             self._constants[array] = torch.tensor(array, dtype=torch.float64).to(self.dtype).to(self.device)
         return self._constants[array]
 
+    def same_features(self, other: Inputs) -> None:
+        """InputError when a network input has another dimension in the other batch."""
+        for name, (kind, _) in self.signature.items():
+            mine, theirs = self.arrays[name].shape[-1], other.arrays[name].shape[-1]
+            if kind == "data" and mine != theirs:
+                raise InputError(f"{name} has {mine} features in the first batch and {theirs} in the second", code="NT602")
+
     def slice(self, part: slice) -> Inputs:
         """Some of the samples."""
         twin = copy.copy(self)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -118,17 +119,40 @@ def _log_weight(a: Tensor, weights: Tensor, power: float, eps: float) -> Tensor:
     return power * torch.log(a) - a * eps - math.lgamma(power) + torch.log(weights)
 
 
+class _Damped(torch.autograd.Function):
+    """(I + c m)^{-1} and log det(I + c m) for positive semidefinite m, through eigenvalues: never singular."""
+
+    @staticmethod
+    def forward(ctx: Any, c: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+        mu, v = torch.linalg.eigh(0.5 * (m + m.mT))
+        size = 1 + c[..., None] * mu.clamp_min(0)
+        w = (v / size[..., None, :]) @ v.mT
+        ctx.save_for_backward(c, w)
+        ctx.shape = m.shape
+        return w, torch.log(size).sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        c, w = ctx.saved_tensors
+        grad = c[..., None, None] * (grads[1][..., None, None] * w - w @ grads[0] @ w)
+        return None, grad.sum_to_size(ctx.shape)
+
+
 def _inverse(c: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
     """(I + c m)^{-1} and log det(I + c m), for each c."""
-    whole = torch.eye(m.shape[-1], dtype=m.dtype, device=m.device) + c[..., None, None] * m
-    return torch.linalg.inv(whole), torch.logdet(whole)
+    return _Damped.apply(c, m)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _tilt(s: Tensor, t: Tensor, x: Tensor, first: Tensor, second: Tensor, theta: Tensor | None) -> Tilted:
-    """First by s, then by t; (I + c S)^{-1} stays well conditioned for every c."""
+    """First by s, then by t; (I + c S)^{-1} stays well conditioned for every c.
+
+    S̄ tilted by s is Ξᵀ S⁻¹ (I + cS)^{-1} Ξ plus what S does not explain: a sum of positive parts, so that batches
+    which determine each other lose nothing.
+    """
     tilt, log1 = _inverse(first, s)
     s1, x1 = tilt @ s, tilt @ x
-    t1 = t - first[:, None, None] * (x.mT @ x1)
+    explained = torch.linalg.solve(s, x) if s.shape[-1] else x
+    t1 = explained.mT @ x1 + _unexplained(t, t - x.mT @ explained)
     t1 = 0.5 * (t1 + t1.mT)
     w, log2 = _inverse(second[None, :], t1[:, None])
     b = second[None, :, None, None]
@@ -144,6 +168,15 @@ def _tilt(s: Tensor, t: Tensor, x: Tensor, first: Tensor, second: Tensor, theta:
         dlog = -0.5 * second[None, :] * (w @ dt1).diagonal(dim1=-2, dim2=-1).sum(-1)
         at.slopes = (-b * half, w @ dt1 @ w.mT, dx2, dlog)
     return at
+
+
+def _unexplained(t: Tensor, rest: Tensor) -> Tensor:
+    """The conditional covariance with its rounding noise removed."""
+    if not t.shape[-1]:
+        return rest
+    w, q = torch.linalg.eigh((0.5 * (rest + rest.mT)).detach())
+    kept = q[:, w > 1e-12 * torch.linalg.eigvalsh(t.detach()).amax()]
+    return kept @ (kept.mT @ rest @ kept) @ kept.mT
 
 
 def _tilt_same(s: Tensor, c: Tensor, power: float, theta: Tensor | None) -> Tilted:
