@@ -1,6 +1,6 @@
 """Gaussian expectations E f(u)g(v) of coordinatewise functions, in torch, with gradients and error bounds."""
 
-from .catalogue import (
+from netsor.compilers.expectation.catalogue import (
     absolute,
     elu,
     gelu,
@@ -14,8 +14,8 @@ from .catalogue import (
     step,
     tanh,
 )
-from .engine import E1, E2, E11
-from .functions import (
+from netsor.compilers.expectation.engine import E1, E2, E11
+from netsor.compilers.expectation.functions import (
     Fn,
     combine,
     cos,
@@ -31,8 +31,8 @@ from .functions import (
     sin,
     times_power,
 )
-from .kernels import E2_pairs, v_transform
-from .report import record
+from netsor.compilers.expectation.kernels import E2_pairs, v_transform
+from netsor.compilers.expectation.report import record
 
 __all__ = [
     "E1", "E2", "E11", "E2_pairs", "Fn", "absolute", "combine", "cos", "delta", "elu", "erf", "exp", "exp_left",

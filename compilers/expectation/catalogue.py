@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from . import functions as fn
-from .functions import Fn
+from netsor.compilers.expectation import functions as fn
+from netsor.compilers.expectation.functions import Fn
 
 
 def relu() -> Fn:

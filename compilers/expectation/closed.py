@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .gauss import Gauss, ratio, sign_product
-from .terms import Gate, Number, Term
+from netsor.compilers.expectation.gauss import Gauss, ratio, sign_product
+from netsor.compilers.expectation.terms import Gate, Number, Term
 
 STEP = Gate(0.5, 0.5, 0.0)
 

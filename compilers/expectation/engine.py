@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import closed, hermite, line, plane, singular
-from .functions import Fn, from_terms
-from .gauss import EPS, Gauss, common_shape, gauss, ratio
-from .report import record, report
-from .terms import Delta, Numeric, Sum, Term
+from netsor.compilers.expectation import closed, hermite, line, plane, singular
+from netsor.compilers.expectation.functions import Fn, from_terms
+from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, gauss, ratio
+from netsor.compilers.expectation.report import record, report
+from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term
 
 Mean = Tensor | None
 
@@ -157,8 +157,20 @@ def pair(f: Fn, g: Fn, on: Gauss) -> Tensor:
     if rest_f is not None and rest_g is not None:
         total = total + numeric(rest_f, rest_g, on)
     if rest_f is None and rest_g is None:
-        report("closed form", 64 * EPS)
+        report("closed form", lambda: _rounding(f, on.k11) + _rounding(g, on.k22))
     return total
+
+
+def _rounding(f: Fn, k: Tensor) -> float:
+    """What rounding leaves of a closed form: exponents of size rate²·k, and terms that cancel near 0."""
+    exponent, growth = 0.0, 1.0
+    largest = float(k.max())
+    for _, t in f.terms:
+        if isinstance(t, Term) and t.linear:
+            exponent = max(exponent, abs(t.linear) ** 2 * largest)
+            growth = math.exp(min(exponent, 50.0)) if t.gate else growth
+    smallest = float(k.masked_fill(k == 0, 1.0).min()) if f.trusted[0] else 1.0
+    return EPS * (32 + exponent + growth / min(1.0, smallest))
 
 
 def _stable(f: Fn, k: Tensor) -> bool:
@@ -275,7 +287,7 @@ def single(f: Fn, k: Tensor, m: Mean) -> Tensor:
         else:
             total = total + _atoms(c, t, 1.0, Term(), on)
     if rest is None:
-        report("closed form", 64 * EPS)
+        report("closed form", lambda: _rounding(f, k))
         return total
     value, error = line.expectation(rest.call, rest.kinks, k, m)
     report("quadrature", error + 8 * EPS)

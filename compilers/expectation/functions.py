@@ -14,8 +14,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from . import terms as _t
-from .terms import Delta, Gate, Number, Numeric, Sum, Term
+from netsor.compilers.expectation import terms as _t
+from netsor.compilers.expectation.terms import Delta, Gate, Number, Numeric, Sum, Term
 
 Call = Callable[[Tensor], Tensor]
 

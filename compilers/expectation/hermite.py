@@ -7,15 +7,16 @@ after K leaves at most |ρ|^{K+1} √(tail_f · tail_g), tail_f = E f² − Σ_{
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from . import line
-from .functions import Fn
-from .gauss import EPS, Gauss, common_shape, ratio
-from .terms import Term
+from netsor.compilers.expectation import line
+from netsor.compilers.expectation.functions import Fn
+from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, ratio
+from netsor.compilers.expectation.terms import Term
 
 DEGREES = (48, 160, 512)
 TARGET = 1e-14  # relative to √(E f² E g²)
@@ -36,14 +37,19 @@ def coefficients(f: Fn, k: Tensor, m: Tensor | None, degree: int) -> Coefficient
     sigma = k.sqrt() if m is None else k.sqrt() + torch.zeros_like(m)
     level, error = line.probe(f.call, f.kinks, sigma, m)
     flat, mean = sigma.reshape(-1), None if m is None else m.broadcast_to(sigma.shape).reshape(-1)
-    count = line.rule(f.kinks, flat[:1], None if mean is None else mean[:1], level).z.shape[0]
-    step = max(1, line.CHUNK // (2 * count))
+    step = max(1, line.CHUNK >> (11 + level))  # a rule has some 2^10 nodes, times 2^level
     parts = []
     for i in range(0, flat.numel(), step):
         s, mu = flat[i : i + step], None if mean is None else mean[i : i + step]
         r = line.rule(f.kinks, s, mu, level)
         values = f.call(s * r.z if mu is None else mu + s * r.z)
-        parts.append(torch.cat([(r.w * values**2).sum(0, keepdim=True).sqrt(), _project(r, values, degree)]))
+        size = (r.w * values**2).sum(0, keepdim=True).sqrt()
+        depth = line.halvings(s)
+        if line.is_shared(f.kinks, depth, mu):
+            projected = _basis(depth, level, degree, s.device) @ values
+        else:
+            projected = _project(r, values, degree)
+        parts.append(torch.cat([size, projected]))
     both = torch.cat(parts, 1)
     scale, a = both[0], both[1:]
     return Coefficients(a.reshape(-1, *sigma.shape), scale.reshape(sigma.shape), _tails(f, a, scale), error)
@@ -51,16 +57,21 @@ def coefficients(f: Fn, k: Tensor, m: Tensor | None, degree: int) -> Coefficient
 
 def _project(r: line.Rule, values: Tensor, degree: int) -> Tensor:
     """Σ_z w·f·h_k for k = 0 … degree, by the three-term recurrence of √w·h_k (no overflow)."""
-    shared = r.z.shape[1] == 1
     root = torch.exp(-0.25 * r.z * r.z)
     weighted = r.w / root * values
     before, now = torch.zeros_like(r.z), root
     rows = []
     for k in range(degree + 1):
-        rows.append(now[:, 0] if shared else (weighted * now).sum(0))
+        rows.append((weighted * now).sum(0))
         before, now = now, (r.z * now - math.sqrt(k) * before) / math.sqrt(k + 1)
-    stacked = torch.stack(rows)
-    return stacked @ weighted if shared else stacked
+    return torch.stack(rows)
+
+
+@lru_cache(maxsize=24)
+def _basis(halvings: int, level: int, degree: int, device: torch.device) -> Tensor:
+    """w·h_k(z) at the nodes of the shared rule, `[degree + 1, N]`."""
+    z, w = line.shared(halvings, level, device)
+    return _project(line.Rule(z.unsqueeze(0), w.unsqueeze(0)), torch.ones_like(z).unsqueeze(0), degree)
 
 
 def _tails(f: Fn, a: Tensor, scale: Tensor) -> list[float]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .engine import E2, E11
-from .functions import Fn
+from netsor.compilers.expectation.engine import E2, E11
+from netsor.compilers.expectation.functions import Fn
 
 
 def E2_pairs(

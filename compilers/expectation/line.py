@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .gauss import EPS, common_shape
+from netsor.compilers.expectation.gauss import EPS, common_shape
 
 RANGE = 13.0
 NODES = 16
@@ -87,16 +87,30 @@ def centred(points: tuple[float, ...], m: Tensor | None, sigma: Tensor) -> Tenso
 
 
 def rule(kinks: tuple[float, ...], sigma: Tensor, m: Tensor | None, level: int = 0) -> Rule:
-    """A rule for F(m + σz), F with features of scale 1 near 0 and at its kinks; shared if all centres are 0."""
+    """A rule for F(m + σz), F with features of scale 1 near 0 and at its kinks; one for all entries where it can be."""
+    depth = halvings(sigma)
+    if is_shared(kinks, depth, m):
+        z, w = shared(depth, level, sigma.device)
+        return Rule(*(t.reshape(-1, *[1] * sigma.dim()) for t in (z, w)))
+    sigma = sigma if m is None else sigma + torch.zeros_like(m)
+    return panels(centred(tuple(sorted({0.0, *kinks})), m, sigma), depth, level)
+
+
+def halvings(sigma: Tensor) -> int:
+    """How often the panels are halved towards their centres for the largest σ."""
     widest = float(sigma.max()) if sigma.numel() else 0.0
-    halvings = octaves(1 / widest if widest > 0 else math.inf)
-    points = tuple(sorted({0.0, *kinks}))
-    if m is None and points == (0.0,):
-        return panels(sigma.new_zeros((1, *[1] * sigma.dim())), halvings, level)
-    if m is None and halvings == 0 and not kinks:
-        return panels(sigma.new_zeros((1, *[1] * sigma.dim())), 0, level)
-    shape_like = sigma if m is None else sigma + torch.zeros_like(m)
-    return panels(centred(points, m, shape_like), halvings, level)
+    return octaves(1 / widest if widest > 0 else math.inf)
+
+
+def is_shared(kinks: tuple[float, ...], halvings: int, m: Tensor | None) -> bool:
+    """Whether all entries have their centres at z = 0, or need none."""
+    return (m is None and kinks in ((), (0.0,))) or (halvings == 0 and not kinks)
+
+
+@lru_cache(maxsize=64)
+def shared(halvings: int, level: int, device: torch.device) -> Rule:
+    """Nodes and weights `[N]` of the panels around 0."""
+    return panels(torch.zeros(1, dtype=torch.float64, device=device), halvings, level)
 
 
 Integrand = Callable[[Tensor], Tensor]
@@ -146,8 +160,7 @@ def expectation(f: Integrand, kinks: tuple[float, ...], k: Tensor, m: Tensor | N
 def integrate(f: Integrand, kinks: tuple[float, ...], sigma: Tensor, m: Tensor | None, level: int) -> Tensor:
     """E f(m + σz) elementwise, in chunks of bounded memory."""
     flat, mean = sigma.reshape(-1), None if m is None else m.broadcast_to(sigma.shape).reshape(-1)
-    count = rule(kinks, flat[:1], None if mean is None else mean[:1], level).z.shape[0]
-    step = max(1, CHUNK // (2 * count))
+    step = max(1, CHUNK >> (11 + level))  # a rule has some 2^10 nodes, times 2^level
     out = torch.empty_like(flat)
     for i in range(0, flat.numel(), step):
         s, mu = flat[i : i + step], None if mean is None else mean[i : i + step]

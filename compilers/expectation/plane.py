@@ -13,9 +13,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from . import line
-from .functions import Fn
-from .gauss import Gauss, ratio
+from netsor.compilers.expectation import line
+from netsor.compilers.expectation.functions import Fn
+from netsor.compilers.expectation.gauss import Gauss, ratio
 
 Conditional = Callable[[Tensor, Tensor], Tensor]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .functions import Fn
-from .gauss import Gauss, ratio
-from .terms import Delta
+from netsor.compilers.expectation.functions import Fn
+from netsor.compilers.expectation.gauss import Gauss, ratio
+from netsor.compilers.expectation.terms import Delta
 
 Single = Callable[[Fn, Tensor, Tensor | None], Tensor]
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from .functions import Fn
+    from netsor.compilers.expectation.functions import Fn
 
 Number = float | complex
 
@@ -140,7 +140,7 @@ def rescaled(atom: Atom, a: float) -> tuple[float, Atom]:
 
 
 def _chain(slope: Fn, a: float) -> Fn:
-    from .functions import combine, scaled
+    from netsor.compilers.expectation.functions import combine, scaled
 
     return combine((a, scaled(slope, a)))
 
@@ -157,7 +157,7 @@ def times_x(atom: Atom) -> Sum:
 
 
 def _product_rule(atom: Atom, slope: Fn) -> Fn:
-    from .functions import combine, from_terms, times_power
+    from netsor.compilers.expectation.functions import combine, from_terms, times_power
 
     return combine((1.0, from_terms(((1.0, atom),), "f")), (1.0, times_power(slope, 1)))
 

@@ -1,0 +1,196 @@
+"""Expectations of whole blocks when no gradient is asked for: few passes, in place, in the block's own dtype.
+
+With r = k12/√((k11 + τ₁)(k22 + τ₂)), θ = arccos r:
+E relu·relu = (√(k11·k22)·√(1 − r²) + k12·(π − θ))/2π,  E step·step = (π − θ)/2π  (τ = 0),
+E erf·erf = (2/π)·arcsin r,  E gaussian·gaussian = 1/√(A₁A₂(1 − r²)), A = (k + τ)/τ.
+Sums of 1, x, step and relu that are homogeneous of degree 0 or 1 follow by bilinearity.
+
+Near |r| = 1 these lose digits. Such entries are taken again: from the covariances with error-free products (float64),
+or, in float32, from the inputs in float64 (the caller reads `Scratch.near`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.expectation.functions import Fn
+from netsor.compilers.expectation.gauss import gauss
+from netsor.compilers.expectation.report import report
+from netsor.compilers.expectation.scratch import Scratch, current, untracked
+from netsor.compilers.expectation.terms import Gate, Term
+
+NEAR = {torch.float32: 1e-3, torch.float64: 1e-5}  # 1 − |r| below this is near
+STEP = Gate(0.5, 0.5, 0.0)
+Rule = Callable[["Block"], Tensor]
+Exact = Callable[..., Tensor]
+
+
+class Block:
+    """One block of covariances; `share` is what its expectations have in common."""
+
+    def __init__(self, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float]) -> None:
+        self.k11, self.k22, self.k12, self.noise = k11, k22, k12, noise
+        scratch = current()
+        self.share: dict[str, Any] = {} if scratch is None else scratch.geometry([k11, k22, k12], *noise)
+
+    def _once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        if name not in self.share:
+            self.share[name] = make()
+        out: Tensor = self.share[name]
+        return out
+
+    @property
+    def correlation(self) -> Tensor:
+        return self._once("r", self._correlation)
+
+    def _correlation(self) -> Tensor:
+        r = self.k12 * inverse_root(self.k11, self.noise[0])
+        other = inverse_root(self.k22, self.noise[1])
+        r = r.mul_(other) if torch.broadcast_shapes(r.shape, other.shape) == r.shape else r * other
+        self.share["near"] = near(r)
+        return r.clamp_(-1, 1)
+
+    @property
+    def complement(self) -> Tensor:
+        """1 − r²."""
+        return self._once("c", lambda: self.correlation.square().neg_().add_(1))
+
+    @property
+    def steps(self) -> Tensor:
+        """(π − θ)/2π."""
+        return self._once("s", lambda: torch.acos(self.correlation).mul_(-0.5 / math.pi).add_(0.5))
+
+
+def inverse_root(k: Tensor, noise: float = 0.0) -> Tensor:
+    """1/√(k + noise), and 0 where it is infinite."""
+    k = k.clamp(min=0) + noise
+    return k.rsqrt().masked_fill_(k == 0, 0.0) if not noise else k.rsqrt_()
+
+
+def near(r: Tensor) -> Tensor | None:
+    """Where |r| is too close to 1; None if it is nowhere."""
+    if r.numel() == 0:
+        return None
+    bound = 1 - NEAR[r.dtype]
+    low, high = torch.aminmax(r)
+    if float(high) <= bound and float(low) >= -bound:
+        return None
+    return r.abs() > bound
+
+
+def roots(b: Block) -> tuple[Tensor, Tensor]:
+    return b.k11.clamp(min=0).sqrt_().mul_(0.5 / math.pi), b.k22.clamp(min=0).sqrt_()
+
+
+def _relus(b: Block) -> Tensor:
+    one, two = roots(b)
+    out = b.complement.sqrt().mul_(one).mul_(two)
+    return out.addcmul_(b.k12, b.steps)
+
+
+def _erfs(b: Block) -> Tensor:
+    return torch.asin(b.correlation).mul_(2 / math.pi)
+
+
+def _gaussians(b: Block) -> Tensor:
+    one, two = ((t / (k + t)).sqrt_() for k, t in zip((b.k11, b.k22), b.noise, strict=True))
+    return b.complement.rsqrt().mul_(one).mul_(two)
+
+
+# ---------------------------------------------------------------- which functions
+
+
+def _linear(f: Fn, power: int) -> tuple[float, float] | None:
+    """(a, b) of f = x^power·(a + b·step)."""
+    found = {Term(power): 0.0, Term(power, gate=STEP): 0.0}
+    for c, t in f.terms:
+        if not isinstance(t, Term) or t not in found or isinstance(c, complex):
+            return None
+        found[t] += c
+    a, b = found.values()
+    return a, b
+
+
+def _homogeneous(f: Fn, g: Fn) -> Rule | None:
+    """Bilinearity over x^power and x^power·step, the same power in both."""
+    for power in (0, 1):
+        one, two = _linear(f, power), _linear(g, power)
+        if one is not None and two is not None and one[1] and two[1]:
+            (a, b), (c, d) = one, two
+            base: Rule = _relus if power else lambda block: block.steps
+            plain, both = a * c + 0.5 * (a * d + b * c), b * d
+
+            def rule(block: Block, power: int = power) -> Tensor:
+                out = base(block)
+                out = out * both if both != 1 else out
+                if not plain:
+                    return out
+                return out + (plain * block.k12 if power else plain)
+
+            return rule
+    return None
+
+
+def _smooth(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
+    """Two multiples of erf, or two of a Gaussian."""
+    if len(f.terms) != 1 or len(g.terms) != 1:
+        return None
+    (c, s), (d, t) = f.terms[0], g.terms[0]
+    if not isinstance(s, Term) or not isinstance(t, Term) or isinstance(c, complex) or isinstance(d, complex):
+        return None
+    if s.power or t.power or s.linear or t.linear:
+        return None
+    if _is_erf(s) and _is_erf(t):
+        assert s.gate is not None and t.gate is not None
+        size = c * d * s.gate.half * t.gate.half
+        return (lambda b: _erfs(b).mul_(size)), (s.gate.noise, t.gate.noise)
+    if s.quadratic and t.quadratic and s.gate is None and t.gate is None:
+        factor = c * d
+        return (lambda b: _gaussians(b).mul_(factor)), (0.5 / s.quadratic, 0.5 / t.quadratic)
+    return None
+
+
+def _is_erf(t: Term) -> bool:
+    return t.gate is not None and t.gate.noise > 0 and t.gate.mid == 0 and not t.quadratic
+
+
+@lru_cache(maxsize=512)
+def rule(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
+    """The formula for a pair of functions and its noises; None when there is none here."""
+    found = _homogeneous(f, g)
+    return (found, (0.0, 0.0)) if found is not None else _smooth(f, g)
+
+
+# ---------------------------------------------------------------- whole blocks
+
+
+def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, exact: Exact) -> Tensor | None:
+    """E f(u)g(v) of a block, or None when another route has to take it; `exact` takes entries one by one."""
+    if k12.dtype not in NEAR or not k11.dtype == k22.dtype == k12.dtype or not untracked(k11, k22, k12):
+        return None
+    found = rule(f, g)
+    if found is None:
+        return None
+    b = Block(k11, k22, k12, found[1])
+    b.correlation  # noqa: B018 - says which entries are near
+    out = found[0](b)
+    report("closed form", 0.0)
+    return repaired(out, b.share["near"], (k11, k22, k12), lambda *k: exact(f, g, gauss(*k, None, None)))
+
+
+def repaired(out: Tensor, mask: Tensor | None, given: tuple[Tensor, ...], exact: Exact) -> Tensor:
+    """The entries of the mask again, by `exact` over flat float64 covariances."""
+    if mask is None:
+        return out
+    scratch: Scratch | None = current()
+    if scratch is not None and scratch.watching:
+        scratch.mark(mask)
+        return out
+    some = (k.expand(mask.shape)[mask].double() for k in given)
+    return out.masked_scatter(mask, exact(*some).to(out.dtype))
