@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from netsor.compilers import cost as costs
-from netsor.compilers import gram, ragged
+from netsor.compilers import fallback, gram, ragged
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.inputs import Inputs, as_inputs
 from netsor.compilers.lowering.module import Source, generate
 from netsor.compilers.results import KernelResult
-from netsor.errors import CheckError, Diagnostic, InputError
+from netsor.compilers.sampler.kernels import sampled
+from netsor.errors import CheckError, Diagnostic, InputError, UnsupportedError
 
 Get = str | Sequence[str]
 DEFAULT = ("nngp", "ntk")
@@ -55,6 +56,8 @@ class Kernel:
     def gram(self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None) -> KernelResult:
         """The same kernels by blocks within a memory budget (inputs and results counted)."""
         wanted = _wanted(get)
+        if fallback.split(self._module, wanted)[1]:
+            return self._partly(x1, x2, wanted, tile, gram.parse_memory(memory))
         module = self._module(wanted)
         one, two = self._inputs(module, x1, x2)
         if tile is None:
@@ -63,6 +66,8 @@ class Kernel:
 
     def _run(self, x1: Any, x2: Any, get: Get, tile: int | None) -> KernelResult:
         wanted = _wanted(get)
+        if fallback.split(self._module, wanted)[1]:
+            return self._partly(x1, x2, wanted, tile)
         if ragged.is_ragged(x1) or ragged.is_ragged(x2):
             return ragged.call(lambda a, b: self._run(a, b, wanted, tile), x1, x2)
         module = self._module(wanted)
@@ -71,6 +76,13 @@ class Kernel:
             peak, _, _ = costs.per_pair(self._recursion(wanted), one.size | {"feature": 1})
             tile = gram.default_tile(peak // 8 or 1, one.dtype.itemsize)
         return self._whole(module, one, two, wanted, tile)
+
+    def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
+        """What has an exact rule exactly, the rest sampled."""
+        exact, rest = fallback.split(self._module, get)
+        drawn = sampled(self.program, x1, x2, rest, dtype=self.dtype, device=self.device, memory=memory, **self.options)
+        drawn.assumed = self.assumed
+        return fallback.merged([self._run(x1, x2, exact, tile), drawn]) if exact else drawn
 
     def _whole(self, module: Any, one: Inputs, two: Inputs | None, get: tuple[str, ...], tile: int) -> KernelResult:
         def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
@@ -135,10 +147,17 @@ class Kernel:
     def _module(self, get: tuple[str, ...]) -> Any:
         return cached_module(self._program_for(get), get)
 
+    def _printed(self) -> Any:
+        """The module of all kernels; an error that says so when they are sampled."""
+        try:
+            return self._module(self._all())
+        except UnsupportedError as error:
+            raise fallback.no_source(self.program.name, error) from None
+
     @cached_property
     def source(self) -> str:
         """The generated module as text."""
-        return str(self._module(self._all()).SOURCE)
+        return str(self._printed().SOURCE)
 
     def _all(self) -> tuple[str, ...]:
         return (*DEFAULT, *(r.name for r in self.program.returned))
@@ -146,7 +165,7 @@ class Kernel:
     def save(self, path: str | Path) -> Path:
         """Write the generated module; it imports torch and netsor.compilers.runtime only."""
         target = Path(path)
-        module = self._module(self._all())
+        module = self._printed()
         if module.NUMERIC:
             raise InputError(
                 f"numeric functions ({', '.join(module.NUMERIC)}) have no source to write", code="NT607",
@@ -196,16 +215,34 @@ def load(source: Source, name: str) -> Any:
 
 def compile(
     p: Any, device: Any = None, dtype: Any = None, assume_gia: bool = False, fuse: bool = False,
-    tol: float | None = None, samples: int | None = None, seed: int = 0,
+    tol: float | None = None, samples: int | None = None, seed: int = 0, output: str | None = None,
 ) -> Kernel:  # fmt: skip
-    """The infinite-width kernels of a program; see Kernel.
+    """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
     Raises CheckError when the gradient independence assumption is not known to be valid (`ns.check(p).gia_valid`),
-    unless `assume_gia=True`; the results then say so.
+    unless `assume_gia=True`; the results then say so. Kernels without an exact rule are sampled (`result.method`,
+    `result.errors`) from `samples` draws, or until the standard error is at most `tol` relative to √(K_ii K_jj) (1e-3
+    by default, or as near as 2 GB and 2²¹ draws allow).
     """
+    if output is not None:
+        p = with_output(p, output)
     if not assume_gia:
         refuse_unless_valid(p)
     return Kernel(p, device, dtype, assume_gia, fuse, {"tol": tol, "samples": samples, "seed": seed})
+
+
+def with_output(p: Any, name: str) -> Any:
+    """The program with the outputs of one name; its backward pass is made anew."""
+    names = list(dict.fromkeys(o.name for o in p.outputs))
+    if name not in names:
+        raise InputError(f"{p.name} has no output {name!r} (it has {', '.join(names)})", code="NT605")
+    if len(names) == 1:
+        return p
+    from netsor.backprop import forward_part
+
+    forward = forward_part(p) if p.gradients else p
+    outputs = [o for o in forward.outputs if o.name == name]
+    return type(p).from_parts(p.name, forward.widths, forward.lines, outputs, (), forward.returned, forward.functions)
 
 
 def refuse_unless_valid(p: Any) -> None:

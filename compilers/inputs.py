@@ -12,6 +12,7 @@ from torch import Tensor
 from netsor.errors import InputError
 
 Signature = Mapping[str, tuple[str, tuple[tuple[str, int | None], ...]]]
+Part = slice | Tensor  # of the samples: a range, or their numbers
 
 
 class Inputs:
@@ -39,6 +40,10 @@ class Inputs:
             self._constants[array] = torch.tensor(array, dtype=torch.float64).to(self.dtype).to(self.device)
         return self._constants[array]
 
+    def put(self, name: str, value: Tensor) -> None:
+        """Keep a function of the data beside it."""
+        self.arrays[name] = value
+
     def same_features(self, other: Inputs) -> None:
         """InputError when a network input has another dimension in the other batch."""
         for name, (kind, _) in self.signature.items():
@@ -46,12 +51,29 @@ class Inputs:
             if kind == "data" and mine != theirs:
                 raise InputError(f"{name} has {mine} features in the first batch and {theirs} in the second", code="NT602")
 
-    def slice(self, part: slice) -> Inputs:
+    def slice(self, part: Part) -> Inputs:
         """Some of the samples."""
         twin = copy.copy(self)
         twin.arrays = {k: v[part] for k, v in self.arrays.items()}
         twin.samples = next(iter(twin.arrays.values())).shape[0]
         return twin
+
+    def rows(self, part: Part) -> Inputs:
+        """Some of the samples as the first inputs of pairs: arrays [n, 1, ...]."""
+        twin = self.slice(part)
+        twin.arrays = {k: v.unsqueeze(1) for k, v in twin.arrays.items()}
+        return twin
+
+    def cols(self, part: Part, aligned: bool = False) -> Inputs:
+        """Some of the samples as the second inputs: [1, m, ...], or, one for each of the first, [n, 1, ...]."""
+        twin = self.slice(part)
+        twin.arrays = {k: v.unsqueeze(1 if aligned else 0) for k, v in twin.arrays.items()}
+        twin.samples = 1 if aligned else twin.samples
+        return twin
+
+    def to(self, dtype: torch.dtype) -> Inputs:
+        """The same batch in another dtype."""
+        return Inputs(self.signature, {k: v.to(dtype) for k, v in self.arrays.items()})
 
     def _check(self, name: str, kind: str, axes: Sequence[tuple[str, int | None]]) -> None:
         value = self.arrays[name]

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from netsor.compilers.expectation import (
     E1,
-    E2,
     E11,
     Fn,
     absolute,
@@ -41,8 +40,10 @@ from netsor.compilers.expectation import (
     tanh,
     times_power,
 )
+from netsor.compilers.expectation.fast import E2
+from netsor.compilers.expectation.scratch import identity
 from netsor.compilers.gram import whole
-from netsor.compilers.inputs import Inputs, Signature, as_inputs
+from netsor.compilers.inputs import Inputs, Part, Signature, as_inputs
 from netsor.compilers.joint import joint
 from netsor.compilers.radial import radial, radial_single
 from netsor.compilers.results import KernelResult
@@ -52,7 +53,7 @@ __all__ = [
     "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "full", "function", "gaussian", "gelu", "gelu_prime",
     "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "placed", "position", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped",
     "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "square", "step", "table", "tabulate", "take", "tanh",
-    "times_power", "total", "values", "wavefront",
+    "times_power", "total", "values", "wavefront", "windows",
 ]  # fmt: skip
 
 
@@ -63,23 +64,33 @@ class Each:
         self.data, self.constants, self.values = data, constants, values
         self.__dict__.update(values)
 
-    def slice(self, part: slice) -> Each:
-        """The quantities of some of the inputs."""
-        data = self.data.slice(part)
-        return Each(data, self.constants, **{k: self._sliced(k, v, part) for k, v in self.values.items()})
+    def rows(self, part: Part) -> Each:
+        """Some of the inputs as the first ones of pairs: tensors [n, 1, ...]."""
+        return self._moved(self.data.rows(part), part, 1)
 
-    def _sliced(self, name: str, value: Any, part: slice) -> Any:
-        if name in self.constants or not isinstance(value, Tensor) or value.shape[0] == 1 != self.data.samples:
+    def cols(self, part: Part, aligned: bool = False) -> Each:
+        """Some of the inputs as the second ones: [1, m, ...], or, one for each of the first, [n, 1, ...]."""
+        return self._moved(self.data.cols(part, aligned), part, 1 if aligned else 0)
+
+    def _moved(self, data: Inputs, part: Part, dim: int) -> Each:
+        return Each(data, self.constants, **{k: self._sliced(k, v, part, dim) for k, v in self.values.items()})
+
+    def _sliced(self, name: str, value: Any, part: Part, dim: int) -> Any:
+        if name in self.constants or not isinstance(value, Tensor):
             return value
-        return value[part]
+        return (value if value.shape[0] == 1 != self.data.samples else value[part]).unsqueeze(dim)
 
 
 # ---------------------------------------------------------------- data
 
 
 def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
-    """⟨x, y⟩ / d over the feature axis, by einsum."""
-    return torch.einsum(subscripts, x, y) / x.shape[-1]
+    """⟨x, y⟩ / d over the feature axis, by einsum; an input with itself in the same way in every block."""
+    out = torch.einsum(subscripts, x, y)
+    if subscripts.startswith("nm") and len(x) == y.shape[1] > 1 and identity(x) == identity(y):
+        own = torch.arange(len(x), device=x.device)
+        out[own, own] = torch.einsum(subscripts, x, y.transpose(0, 1))[:, 0]
+    return out / x.shape[-1]
 
 
 def grid(data: Inputs, size: int, after: int) -> Tensor:
@@ -150,6 +161,28 @@ def take(x: Tensor, leads: int, rank: int, *index: Any) -> Tensor:
     shape = torch.broadcast_shapes(*(t.shape for t in clipped))
     picked = x[(slice(None),) * leads + tuple(t.expand(shape) for t in clipped)]
     return picked if bool(valid.all()) else picked * valid.to(x.dtype)
+
+
+def windows(
+    x: Tensor, dims: Sequence[int], offsets: Sequence[tuple[int, ...]], stride: Sequence[int], sizes: tuple[int, ...],
+    wrap: bool,
+) -> Tensor:  # fmt: skip
+    """Windows of data: `[n, *positions, tap, *other axes, feature]`, zero outside."""
+    x = torch.movedim(x, list(dims), list(range(1, 1 + len(dims))))
+    valid = torch.ones((), dtype=torch.bool, device=x.device)
+    index = []
+    for i, (size, step) in enumerate(zip(sizes, stride, strict=True)):
+        taps = torch.tensor([o[i] for o in offsets], device=x.device)
+        place = step * torch.arange(size, device=x.device)[:, None] + taps
+        if wrap:
+            place = place % x.shape[1 + i]
+        shape = [1] * len(sizes) + [len(offsets)]
+        shape[i] = size
+        place = place.view(shape)
+        valid = valid & (place >= 0) & (place < x.shape[1 + i])
+        index.append(place.clamp(0, x.shape[1 + i] - 1))
+    picked = x[(slice(None), *index)]
+    return picked * valid.to(x.dtype).view(*valid.shape, *[1] * (picked.dim() - 1 - valid.dim()))
 
 
 # ---------------------------------------------------------------- sums

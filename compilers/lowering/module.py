@@ -28,6 +28,7 @@ from netsor.compilers.derive.values import (
     symbols,
     walk,
 )
+from netsor.compilers.lowering.data import DataArrays
 from netsor.compilers.lowering.emit import Emitter
 from netsor.compilers.lowering.functions import Functions
 
@@ -52,6 +53,9 @@ class _Module:
         self.r = recursion
         self.functions = Functions()
         self.blocks = _blocks(recursion.used)
+        self.data = DataArrays(recursion.program, self.functions.numeric)
+        for name in dict.fromkeys(n for e in recursion.used for v in walk(cast(Value, e.value)) for n in _arrays(v)):
+            self.data.need(name)
         self.single = {k: r for k, r in recursion.results.items() if _is_single(r)}
         self.comments = _comments(recursion)
 
@@ -85,6 +89,7 @@ class _Module:
         emitter = Emitter("input", self.functions)
         needed = self._read_by_pairs()
         body = ["def each(data):", '    """The quantities of every input alone: tensors [n, ...]."""']
+        body += [f"    {statement}" for statement in self.data.statements.values()]
         for block in self.blocks:
             if block[0].space != "pair":
                 body += self._block(emitter, block, "    ")
@@ -313,6 +318,10 @@ def _has_samples(v: Value) -> bool:
         isinstance(x, Gram) or (isinstance(x, Given) and x.copy != 0) or (isinstance(x, Access) and x.entry.space != "const")
         for x in walk(v)
     )
+
+
+def _arrays(v: Value) -> tuple[Any, ...]:
+    return v.array if isinstance(v, Gram) else ()
 
 
 def _reads_itself(e: Entry) -> bool:
