@@ -50,14 +50,13 @@ def _bind(p: Program, axis: ir.Axis, shifts: list[ir.Var], results: list[ir.Var]
 
 
 def _first_shape(axis: ir.Axis, init: Expr | None) -> Shape:
-    dim = ir.Dim(axis, cast(ir.Size, axis.size))  # None stands for a size not known yet
+    dim = ir.Dim(axis, cast(ir.Size, None))  # a size not known yet: after a stride it is not the axis's own
     return (None, (dim,)) if init is None else (init.rows, (*init.var.dims, dim))
 
 
 def _with_axis(axis: ir.Axis, dims: tuple[ir.Dim, ...]) -> tuple[ir.Dim, ...]:
-    return tuple(
-        ir.Dim(d.axis, ir.SizeOf(axis.name)) if d.axis == axis and d.size is None else d for d in dims
-    )
+    size = ir.SizeOf(axis.name) if axis.size is None else axis.size
+    return tuple(ir.Dim(axis, size) if d.axis == axis and d.size is None else d for d in dims)
 
 
 def _union(old: tuple[ir.Dim, ...], new: tuple[ir.Dim, ...]) -> tuple[ir.Dim, ...]:
@@ -75,8 +74,7 @@ def _trace(
         handle = p.add(ir.Shift(out, out, axis, -1 if reverse else 1, caller_location()))
         shifts.append(out)
         if init is not None:
-            size = next(d.size for d in dims if d.axis == axis)
-            handle = handle + init.place(axis, -1 if reverse else 0, size)
+            handle = handle + _placed(p, init, next(d for d in dims if d.axis == axis), -1 if reverse else 0)
         previous.append(handle)
     value = step(*previous)
     values = (value,) if single else tuple(value)
@@ -86,3 +84,9 @@ def _trace(
         )
     return shifts, [p.var_of(v) for v in values]
 
+
+def _placed(p: Program, init: Expr, dim: ir.Dim, index: int) -> Expr:
+    """The family that is the initial state at the first element; its size may not be known yet."""
+    of = init.var
+    out = p.new_var(None, "C" if of.kind == "C" else "H", of.rows, None, (*of.dims, dim))
+    return p.add(ir.Place(out, of, dim.axis, index, caller_location()))

@@ -135,6 +135,20 @@ def test_output_axes_of_both_ntks() -> None:
     assert result.agreement() < 1e-12
 
 
+@pytest.mark.parametrize("init", ["zero", "vector"])
+@pytest.mark.parametrize("size", [None, 6])
+def test_scan_over_a_strided_axis(init: str, size: int | None) -> None:
+    p = ns.Program()
+    n, axis = p.width("n"), p.axis("t", size)
+    xi = p.data("x", axes=(axis,))
+    h = (p.matrix("W", n, xi) @ xi).window("t", size=2, stride=2, padding="valid").sum("k")
+    V = p.matrix("V", n, n)
+    s = p.scan("t", 0 if init == "zero" else p.vector("a", n), lambda s: ns.tanh(V @ s + h))
+    p.output(p.readout("v", n), s.at("t", -1))
+    assert s.dims == h.dims
+    assert simulate(p, np.ones((2, 6, 3)), [8], 1, limit=False).agreement() < 1e-10
+
+
 # ---------------------------------------------------------------- samples of different size
 
 

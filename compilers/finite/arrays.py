@@ -159,8 +159,8 @@ def _vectors(
         drawn = [math.sqrt(block[0].var) * normals[0]]
     else:
         joint = torch.cat([torch.cat([covariance(a, b, binding) for b in block], 1) for a in block], 0)
-        root = root(joint, [line.out.name for line in block]).to(dtype=dtype, device=device)
-        drawn = list((root @ torch.cat(normals)).split(counts))
+        mixing = root(joint, [line.out.name for line in block]).to(dtype=dtype, device=device)
+        drawn = list((mixing @ torch.cat(normals)).split(counts))
     return {
         line.out.name: (float(line.mean) + z).reshape(*binding.shape(line.out), n)
         for line, z in zip(block, drawn, strict=True)
