@@ -36,6 +36,7 @@ from netsor.compilers.derive.values import (
     Mul,
     Num,
     Off,
+    Radial,
     SizeValue,
     Soft,
     Sum,
@@ -45,6 +46,8 @@ from netsor.compilers.derive.values import (
 )
 from netsor.compilers.symbolic_expectation import expectation
 from netsor.compilers.symbolic_inputs import Inputs, symbolic_inputs
+from netsor.errors import UnsupportedError
+from netsor.functions import exact
 
 Env = Mapping[Sym, int]
 ZERO = sp.Integer(0)
@@ -135,14 +138,16 @@ class _Evaluator:
             case Given():
                 return self.inputs.scalar(v.var, self._copy(v.copy, own), self._indices(v.idx, env, own))
             case Constant():
-                element = np.array(v.array, dtype=object)[self._indices(v.idx, env, own)]
-                return cast(sp.Expr, sp.nsimplify(element, rational=True))
+                at = self._indices(v.idx, env, own)
+                return exact(at[0] if v.array == "position" else np.array(v.array, dtype=object)[at])
             case SizeValue():
                 return sp.Integer(self.size(v.size, v.copy, own))
             case FeatureDim():
                 return self.inputs.dimension(v.var)
             case Ind():
                 return sp.Integer(self._indicator(v, env, own))
+            case Radial():
+                raise UnsupportedError("no closed form for normalisation over an axis", code="NT702")
             case _:
                 raise AssertionError(v)
 
@@ -231,7 +236,7 @@ class _Evaluator:
                 return env[i.t] - i.by
             case Win():
                 at = i.stride * env[i.s] + i.offsets[env[i.tap]]
-                return at % self.size(i.s.size, i.s.copy, own) if i.wrap else at
+                return at if i.wrap is None else at % self.size(i.wrap, i.s.copy, own)
             case Inv():
                 at = env[i.t] - i.offsets[env[i.tap]]
                 if i.wrap is not None:

@@ -30,7 +30,19 @@ BASIC = frozenset({"step", "sign", "abs", "erf"})
 
 
 def expectation(f: sp.Expr, variables: Sequence[sp.Symbol], cov: Sequence[Sequence[sp.Expr]], mean: Vector) -> sp.Expr:
-    """E f for variables with a covariance matrix and means; degenerate laws are reduced first."""
+    """E f for variables with a covariance matrix and means."""
+    try:
+        return _expectation(f, variables, cov, mean)
+    except _Unknown:
+        raise unknown(f) from None
+
+
+class _Unknown(Exception):
+    """A term without a closed form."""
+
+
+def _expectation(f: sp.Expr, variables: Sequence[sp.Symbol], cov: Sequence[Sequence[sp.Expr]], mean: Vector) -> sp.Expr:
+    """Degenerate laws are reduced first; the closed form is found once for all covariances."""
     f, kept = _reduced(elementary(f), list(variables), cov, mean)
     if not kept:
         return f
@@ -121,7 +133,7 @@ def elementary(f: sp.Expr) -> sp.Expr:
     }  # fmt: skip
     for head, name in names.items():
         if name not in meaning:
-            raise unknown(f)
+            raise _Unknown
         f = f.replace(head, meaning[name])
     f = f.replace(sp.Heaviside, lambda x, *_: (1 + sp.sign(x)) / 2)
     f = f.replace(sp.sin, lambda x: (sp.exp(sp.I * x) - sp.exp(-sp.I * x)) / (2 * sp.I))
@@ -167,7 +179,7 @@ class _Term:
     """One product, sorted into coefficient, powers, exponent and gates."""
 
     def __init__(self, term: sp.Expr, variables: tuple[sp.Symbol, ...]) -> None:
-        self.term, self.variables = term, variables
+        self.variables = variables
         self.coefficient: sp.Expr = sp.Integer(1)
         self.powers = [0] * len(variables)
         self.linear = [sp.Integer(0)] * len(variables)
@@ -183,19 +195,19 @@ class _Term:
         elif isinstance(base, sp.exp):
             self._exponent(base.args[0] * power)
         elif not (power.is_Integer and power > 0):
-            raise unknown(self.term)
+            raise _Unknown
         elif base in self.variables:
             self.powers[self.variables.index(base)] += int(power)
         elif isinstance(base, sp.sign | sp.erf):
             for _ in range(int(power)):
                 self._gate(base)
         else:
-            raise unknown(self.term)
+            raise _Unknown
 
     def _exponent(self, exponent: sp.Expr) -> None:
         poly = sp.Poly(exponent, *self.variables) if exponent.is_polynomial(*self.variables) else None
         if poly is None:
-            raise unknown(self.term)
+            raise _Unknown
         for degrees, c in poly.terms():
             if sum(degrees) == 0:
                 self.coefficient *= sp.exp(c)
@@ -204,13 +216,13 @@ class _Term:
             elif 2 in degrees and sum(degrees) == 2:
                 self.quadratic[degrees.index(2)] -= c
             else:
-                raise unknown(self.term)
+                raise _Unknown
 
     def _gate(self, gate: sp.Expr) -> None:
         scale, z = gate.args[0].as_independent(*self.variables, as_Add=False)
         sign = 1 if scale.is_positive else -1 if scale.is_negative else 0
         if z not in self.variables or not sign:
-            raise unknown(self.term)
+            raise _Unknown
         self.coefficient *= sign
         found = (self.variables.index(z), sp.Integer(0) if isinstance(gate, sp.sign) else 1 / (2 * scale**2))
         if found[1] == 0 and found in self.gates:
@@ -229,25 +241,25 @@ def _term(term: sp.Expr, variables: tuple[sp.Symbol, ...], law: Law) -> sp.Expr:
     if any(a != 0 for a in t.linear):
         growth, law = law.tilted(tuple(t.linear))
         factor *= growth
-    return factor * _moment(law, tuple(t.powers), tuple(t.gates), term)
+    return factor * _moment(law, tuple(t.powers), tuple(t.gates))
 
 
-def _moment(law: Law, powers: tuple[int, ...], gates: tuple[Gate, ...], term: sp.Expr) -> sp.Expr:
+def _moment(law: Law, powers: tuple[int, ...], gates: tuple[Gate, ...]) -> sp.Expr:
     """E Π uᵢ^pᵢ · gates, by Stein's lemma."""
     i = next((i for i, p in enumerate(powers) if p), None)
     if i is None:
-        return _gates_alone(law, gates, term)
+        return _gates_alone(law, gates)
     lower = _less(powers, i)
-    total = law.mean[i] * _moment(law, lower, gates, term) if law.mean[i] != 0 else sp.Integer(0)
+    total = law.mean[i] * _moment(law, lower, gates) if law.mean[i] != 0 else sp.Integer(0)
     for j, c in enumerate(law.cov[i]):
         if c == 0:
             continue
         if lower[j]:
-            total += c * lower[j] * _moment(law, _less(lower, j), gates, term)
+            total += c * lower[j] * _moment(law, _less(lower, j), gates)
         for k, (at, noise) in enumerate(gates):
             if at == j:
                 density, given = law.observed(j, noise)
-                total += 2 * c * density * _moment(given, lower, gates[:k] + gates[k + 1 :], term)
+                total += 2 * c * density * _moment(given, lower, gates[:k] + gates[k + 1 :])
     return total
 
 
@@ -255,7 +267,7 @@ def _less(powers: tuple[int, ...], i: int) -> tuple[int, ...]:
     return (*powers[:i], powers[i] - 1, *powers[i + 1 :])
 
 
-def _gates_alone(law: Law, gates: tuple[Gate, ...], term: sp.Expr) -> sp.Expr:
+def _gates_alone(law: Law, gates: tuple[Gate, ...]) -> sp.Expr:
     spread = [law.cov[j][j] + noise for j, noise in gates]
     centred = all(law.mean[j] == 0 for j, _ in gates)
     if centred and (len(gates) % 2 or 0 in spread):
@@ -265,7 +277,7 @@ def _gates_alone(law: Law, gates: tuple[Gate, ...], term: sp.Expr) -> sp.Expr:
     if len(gates) == 1:
         return sp.erf(law.mean[gates[0][0]] / sp.sqrt(2 * spread[0]))
     if len(gates) > 2 or not centred:
-        raise unknown(term)
+        raise _Unknown
     (i, s), (j, t) = gates
     cosine = law.cov[i][j] / sp.sqrt(spread[0] * spread[1])
     if s == t == 0:

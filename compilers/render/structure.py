@@ -19,6 +19,7 @@ from netsor.compilers.derive.values import (
     Fn,
     Gram,
     Mul,
+    Radial,
     Soft,
     Sum,
     Sym,
@@ -102,7 +103,7 @@ def operations(v: Value) -> tuple[sp.Expr, sp.Expr]:
             return 2 * sp.Symbol(f"dim({v.array[0].name})", positive=True), expectations
         case Fn():
             return ops + 1, expectations
-        case Expect1() | Expect2() | ExpectJ():
+        case Expect1() | Expect2() | ExpectJ() | Radial():
             return ops, expectations + 1
         case _:
             return ops, expectations

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import networkx as nx
 
 from netsor.compilers.derive.recursion import entries_in
-from netsor.compilers.derive.values import Entry, Index, Inv, Soft, Sum, Sym, Value, Win, index_symbols, indices, walk
+from netsor.compilers.derive.values import (
+    Entry,
+    Index,
+    Inv,
+    Radial,
+    Soft,
+    Sum,
+    Sym,
+    Value,
+    Win,
+    index_symbols,
+    indices,
+    walk,
+)
 
 PRIME = "′"
 
@@ -23,12 +37,12 @@ class Names:
                 self.table[s] = self._free(s)
 
     def _free(self, s: Sym) -> str:
-        name = s.label.rstrip(PRIME) or "i"
-        if s.copy == 2 or s.label.endswith(PRIME):
-            name += PRIME
-        while name in self.table.values():
-            name += PRIME
-        return name
+        base, taken = s.label.rstrip(PRIME) or "i", self.table.values()
+        second = s.copy == 2 or s.label.endswith(PRIME)
+        tried = itertools.chain(
+            [] if second else [base], [base + PRIME], (f"{base}{PRIME}{k}" for k in itertools.count(2))
+        )
+        return next(name for name in tried if name not in taken)
 
     def __getitem__(self, s: Sym) -> str:
         return self.table[s]
@@ -40,6 +54,8 @@ def found(value: Value) -> list[Sym]:
     for v in walk(value):
         if isinstance(v, Sum | Soft):
             out[v.sym] = None
+        if isinstance(v, Radial):
+            out.update(dict.fromkeys(s for side in v.sides for s in (*side.rows, *side.cols, *side.out)))
         for i in indices(v):
             out.update(dict.fromkeys(index_symbols(i)))
     return list(out)

@@ -12,7 +12,7 @@ from netsor import ir
 from netsor.compilers.derive.nodes import Fun, Lin, One
 from netsor.compilers.derive.values import Copy, Entry, Sym, Value
 from netsor.compilers.render.symbols import PRIME, Names
-from netsor.compilers.render.writer import Writer
+from netsor.compilers.render.writer import Writer, number_text
 
 Numbered = dict[Entry, int]
 
@@ -32,15 +32,13 @@ def name_latex(name: str) -> str:
 
 
 def symbol_latex(name: str) -> str:
-    stem = name.rstrip(PRIME)
+    """An axis as a symbol: k2 as k_{2}, row′ as row', a number after the prime as an index."""
+    stem, prime, number = name.partition(PRIME)
     match = re.fullmatch(r"([A-Za-z]+)_?(\d*)", stem)
-    if match is None:
-        text = rf"\mathrm{{{escaped(stem)}}}"
-    else:
-        letters, digits = match.groups()
-        text = letters if len(letters) == 1 else rf"\mathrm{{{letters}}}"
-        text += f"_{{{digits}}}" if digits else ""
-    return text + "'" * (len(name) - len(stem))
+    letters, digits = match.groups() if match else (stem, "")
+    text = letters if len(letters) == 1 else rf"\mathrm{{{escaped(letters)}}}"
+    digits = digits + number
+    return text + (f"_{{{digits}}}" if digits else "") + ("'" if prime else "")
 
 
 class Latex(Writer):
@@ -49,8 +47,6 @@ class Latex(Writer):
         self.numbered, self.lines = numbered, lines
 
     def number(self, value: sp.Expr) -> str:
-        from netsor.compilers.render.text import number_text
-
         text = number_text(value)
         return text if re.fullmatch(r"-?[\d.]+", text) else str(sp.latex(value))
 
@@ -154,7 +150,18 @@ class Latex(Writer):
         return rf"({index}) \bmod {size}"
 
     def ceiling(self, text: str, stride: int) -> str:
-        return rf"\lceil ({text}) / {stride} \rceil"
+        return rf"\lceil {self.parentheses(text) if ' ' in text else text} / {stride} \rceil"
+
+    def radii(self, within: bool) -> tuple[str, str]:
+        return ("r", "r") if within else ("r", r"\bar r")
+
+    def power(self, base: str, exponent: str) -> str:
+        return f"{base}^{{{exponent}}}"
+
+    def radial(self, f: str, laws: list[str], cross: str, theta: str | None) -> str:
+        matrix = rf"\left(\begin{{smallmatrix}} {laws[0]} & {cross} \\ \cdot & {laws[1]} \end{{smallmatrix}}\right)"
+        mean = rf"\mathop{{\mathbb{{E}}}}_{{(u, v) \sim \mathcal{{N}}(0,\, {matrix})}}\left[{f}\right]"
+        return mean if theta is None else rf"\partial_{{{theta}}} {mean}"
 
     def expectation(self, f: str, variables: list[str], cov: list[Value], means: Sequence[Value | None]) -> str:
         """E over N(mean, covariance matrix)."""

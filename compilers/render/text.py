@@ -9,17 +9,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive.values import Copy, Entry, Sym, Value
-from netsor.compilers.render.writer import Writer
-
-
-def number_text(value: sp.Expr) -> str:
-    """A number: short decimals as such, anything else exactly."""
-    if value.is_Integer:
-        return str(value)
-    if value.is_Rational:
-        decimal = f"{float(value):.6g}"
-        return decimal if "e" not in decimal and sp.Rational(decimal) == value else str(value)
-    return str(value).replace("**", "^")
+from netsor.compilers.render.writer import Writer, number_text
 
 
 def entry_text(entry: Entry) -> str:
@@ -98,7 +88,18 @@ class Text(Writer):
         return f"({index}) mod {size}"
 
     def ceiling(self, text: str, stride: int) -> str:
-        return f"⌈({text})/{stride}⌉"
+        return f"⌈{self.parentheses(text) if ' ' in text else text}/{stride}⌉"
+
+    def radii(self, within: bool) -> tuple[str, str]:
+        return ("r", "r") if within else ("r", "r̄")
+
+    def power(self, base: str, exponent: str) -> str:
+        return f"{base}^{exponent}"
+
+    def radial(self, f: str, laws: list[str], cross: str, theta: str | None) -> str:
+        """E[F r^-a](Cov u, Cov v, Cov(u, v)), r² = ‖u‖²/B + ε; ∂_Θ is the derivative in the direction of Θ."""
+        mean = f"E[{f}]({'; '.join([*laws, cross])})"
+        return mean if theta is None else f"∂_{{{theta}}} {mean}"
 
     def expectation(self, f: str, variables: list[str], cov: list[Value], means: Sequence[Value | None]) -> str:
         """E[f(u)](Var u), E[f(u) g(v)](Var u, Var v, Cov), E[F](covariance matrix); `; means` when not zero."""
@@ -111,4 +112,4 @@ class Text(Writer):
 
 
 def _atomic(text: str) -> bool:
-    return re.fullmatch(r"[\w′]+(\(ξ̄?\))?(\[[^\[\]]*\])?|\|[\w′]+\|", text) is not None
+    return re.fullmatch(r"[\w′]+(\(ξ̄?\))?(\[[^\[\]]*\])?|\|[\w′]+\||⌈.*⌉", text) is not None

@@ -29,6 +29,7 @@ from netsor.compilers.derive.values import (
     Mul,
     Num,
     Off,
+    Radial,
     SizeValue,
     Soft,
     Sum,
@@ -38,7 +39,15 @@ from netsor.compilers.derive.values import (
 )
 from netsor.compilers.render.symbols import Names
 
-GAUSSIANS = ("u", "v", "w")
+
+def number_text(value: sp.Expr) -> str:
+    """A number: short decimals as such, anything else exactly."""
+    if value.is_Integer:
+        return str(value)
+    if value.is_Rational:
+        decimal = f"{float(value):.6g}"
+        return decimal if "e" not in decimal and sp.Rational(decimal) == value else str(value)
+    return str(value).replace("**", "^")
 
 
 class Writer(ABC):
@@ -61,6 +70,8 @@ class Writer(ABC):
                 return self._expectation(v)
             case Fn():
                 return self.function(v.expr, [self.write(a) for a in v.args])
+            case Radial():
+                return self._radial(v)
             case Soft():
                 mask = None if v.mask is None else self.write(v.mask)
                 return self.softmax(self.names[v.sym], self.write(v.value), mask)
@@ -75,6 +86,8 @@ class Writer(ABC):
                 return self.entry(v.entry, v.copy) + self.indexed(v.idx)
             case Given():
                 return self.array(v.var.name, v.copy) + self.indexed(v.idx)
+            case Constant() if v.array == "position":
+                return self.index(v.idx[0])
             case Constant():
                 return self.variable(v.name) + self.indexed(v.idx)
             case Gram():
@@ -144,6 +157,19 @@ class Writer(ABC):
             text = self.expression(renamed)
             texts.append(self.parentheses(text) if renamed.is_Add and len(parts) > 1 else text)
         return self.beside([t for t in texts if t != "1"] or ["1"])
+
+    def _radial(self, v: Radial) -> str:
+        """E of functions of normalised batches: r² = ‖u‖²/B + ε is the radius of a batch."""
+        factors, laws = [], []
+        for side, u, r in zip(v.sides, ("u", "v"), self.radii(v.within), strict=True):
+            z = sp.Symbol("z", real=True)
+            inside = sp.Symbol(u + self.brackets([self.symbol(s) for s in side.out]), real=True)
+            if side.f != 1:
+                factors.append(self.expression(side.f.xreplace({z: inside})))
+            factors.append(self.power(r, f"-{number_text(sp.nsimplify(2 * side.power))}"))
+            laws.append(self.write(side.covariance))
+        theta = None if v.theta is None else self.write(v.theta)
+        return self.radial(self.beside(factors), laws, self.write(v.cross), theta)
 
     # ------------------------------------------------------------ indices
 
@@ -231,5 +257,11 @@ class Writer(ABC):
     def modulo(self, index: str, size: str) -> str: ...
     @abstractmethod
     def ceiling(self, text: str, stride: int) -> str: ...
+    @abstractmethod
+    def radii(self, within: bool) -> tuple[str, str]: ...
+    @abstractmethod
+    def power(self, base: str, exponent: str) -> str: ...
+    @abstractmethod
+    def radial(self, f: str, laws: list[str], cross: str, theta: str | None) -> str: ...
     @abstractmethod
     def expectation(self, f: str, variables: list[str], cov: list[Value], means: Sequence[Value | None]) -> str: ...

@@ -1,0 +1,73 @@
+"""Infinite-width kernels of mlp, derived line by line from its program."""
+
+import math
+
+import torch
+
+from netsor.compilers import runtime as rt
+
+PROGRAM = """\
+program mlp
+width n
+data x
+b1 : G(n) var 1 trainable
+W1 : A(n, x) var 1
+h1 := W1 @ x
+x1 := relu(h1 + b1)
+b2 : G(n) var 1 trainable
+W2 : A(n, n) var 1
+h2 := W2 @ x1
+x2 := relu(h2 + b2)
+v : G(n) var 1 readout
+output v . x2
+"""
+
+INPUTS = {'x': ('data', ())}
+
+relu = rt.relu_power(1)  # relu(z)
+step = rt.relu_power(0)  # step(z)
+GET = ('nngp', 'ntk')
+
+
+def each(data):
+    """The quantities of every input alone: tensors [n, ...]."""
+    K_x = rt.gram("nd,nd->n", data.x, data.x)
+    K_h1_b1 = K_x + 1
+    K_x1 = rt.E11(relu, relu, K_h1_b1)  # x1 := relu(h1 + b1)
+    K_h2_b2 = K_x1 + 1
+    return rt.Each(data, K_h1_b1=K_h1_b1, K_h2_b2=K_h2_b2)
+
+
+def pairs(a, b, get):
+    """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
+    out = {}
+    if not get.isdisjoint(('nngp', 'ntk')):
+        K_x = rt.gram("nd,md->nm", a.data.x, b.data.x)
+        K_h1_b1 = K_x + 1
+        K_x1 = rt.E2(relu, relu, a.K_h1_b1[:, None], b.K_h1_b1[None, :], K_h1_b1)  # x1 := relu(h1 + b1)
+        K_h2_b2 = K_x1 + 1
+        K_x2 = rt.E2(relu, relu, a.K_h2_b2[:, None], b.K_h2_b2[None, :], K_h2_b2)  # x2 := relu(h2 + b2)
+    if 'nngp' in get:
+        out['nngp'] = rt.shaped(K_x2, a, b)
+    if "ntk" in get:
+        T_x1 = (K_x + 1) * rt.E2(step, step, a.K_h1_b1[:, None], b.K_h1_b1[None, :], K_h1_b1)  # x1 := relu(h1 + b1)
+        T_h2 = K_x1 + T_x1  # h2 := W2 @ x1
+        del T_x1
+        T_x2 = (T_h2 + 1) * rt.E2(step, step, a.K_h2_b2[:, None], b.K_h2_b2[None, :], K_h2_b2)  # x2 := relu(h2 + b2)
+        del T_h2
+    if 'ntk' in get:
+        out['ntk'] = rt.shaped(K_x2 + T_x2, a, b)
+    return out
+
+
+def kernel(x1, x2=None, get=GET):
+    """The kernels named in `get` between all inputs of x1 and of x2 (of x1 when None)."""
+    return rt.evaluate(INPUTS, each, pairs, x1, x2, get)
+
+
+def nngp(x1, x2=None):
+    return kernel(x1, x2, ("nngp",)).nngp
+
+
+def ntk(x1, x2=None):
+    return kernel(x1, x2, ("ntk",)).ntk

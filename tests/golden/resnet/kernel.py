@@ -1,0 +1,95 @@
+"""Infinite-width kernels of resnet, derived line by line from its program."""
+
+import math
+
+import torch
+
+from netsor.compilers import runtime as rt
+
+PROGRAM = """\
+program resnet
+width n
+data x
+W0 : A(n, x) var 1
+x0 := W0 @ x
+W1 : A(n, n) var 1
+h1 := W1 @ x0
+x1 := relu(h1) + x0
+W2 : A(n, n) var 1
+h2 := W2 @ x1
+x2 := relu(h2) + x1
+W3 : A(n, n) var 1
+h3 := W3 @ x2
+x3 := relu(h3) + x2
+v : G(n) var 1 readout
+output v . x3
+"""
+
+INPUTS = {'x': ('data', ())}
+
+relu = rt.relu_power(1)  # relu(z)
+step = rt.relu_power(0)  # step(z)
+GET = ('nngp', 'ntk')
+
+
+def each(data):
+    """The quantities of every input alone: tensors [n, ...]."""
+    K_x = rt.gram("nd,nd->n", data.x, data.x)
+    K_relu_h1 = rt.E11(relu, relu, K_x)  # x1 := relu(h1) + x0
+    K_x1 = K_x + K_relu_h1  # x1 := relu(h1) + x0
+    M_relu_h2 = rt.E1(relu, K_x1)  # x2 := relu(h2) + x1
+    M_relu_h1 = rt.E1(relu, K_x)  # x1 := relu(h1) + x0
+    K_relu_h2 = rt.E11(relu, relu, K_x1)  # x2 := relu(h2) + x1
+    K_x1__relu_h2 = M_relu_h1 * M_relu_h2  # x2 := relu(h2) + x1
+    K_x2 = K_x1 + 2 * K_x1__relu_h2 + K_relu_h2  # x2 := relu(h2) + x1
+    M_relu_h3 = rt.E1(relu, K_x2)  # x3 := relu(h3) + x2
+    M_x2 = M_relu_h1 + M_relu_h2  # x2 := relu(h2) + x1
+    return rt.Each(data, K_x=K_x, K_x1=K_x1, M_relu_h2=M_relu_h2, M_relu_h1=M_relu_h1, K_x2=K_x2, M_relu_h3=M_relu_h3, M_x2=M_x2)
+
+
+def pairs(a, b, get):
+    """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
+    out = {}
+    if not get.isdisjoint(('nngp', 'ntk')):
+        K_x = rt.gram("nd,md->nm", a.data.x, b.data.x)
+        K_relu_h1 = rt.E2(relu, relu, a.K_x[:, None], b.K_x[None, :], K_x)  # x1 := relu(h1) + x0
+        K_x1 = K_x + K_relu_h1  # x1 := relu(h1) + x0
+        del K_relu_h1
+        K_relu_h2 = rt.E2(relu, relu, a.K_x1[:, None], b.K_x1[None, :], K_x1)  # x2 := relu(h2) + x1
+        K_x2 = K_x1 + a.M_relu_h2[:, None] * b.M_relu_h1[None, :] + a.M_relu_h1[:, None] * b.M_relu_h2[None, :] + K_relu_h2  # x2 := relu(h2) + x1
+        del K_relu_h2
+        K_relu_h3 = rt.E2(relu, relu, a.K_x2[:, None], b.K_x2[None, :], K_x2)  # x3 := relu(h3) + x2
+        K_x3 = K_x2 + a.M_relu_h3[:, None] * b.M_x2[None, :] + a.M_x2[:, None] * b.M_relu_h3[None, :] + K_relu_h3  # x3 := relu(h3) + x2
+        del K_relu_h3
+    if 'nngp' in get:
+        out['nngp'] = rt.shaped(K_x3, a, b)
+    if "ntk" in get:
+        T_relu_h1 = 2 * K_x * rt.E2(step, step, a.K_x[:, None], b.K_x[None, :], K_x)  # x1 := relu(h1) + x0
+        T_x1 = K_x + T_relu_h1  # x1 := relu(h1) + x0
+        del T_relu_h1
+        T_h2 = K_x1 + T_x1  # h2 := W2 @ x1
+        T_relu_h2 = T_h2 * rt.E2(step, step, a.K_x1[:, None], b.K_x1[None, :], K_x1)  # x2 := relu(h2) + x1
+        del T_h2
+        T_x2 = T_x1 + T_relu_h2  # x2 := relu(h2) + x1
+        del T_relu_h2, T_x1
+        T_h3 = K_x2 + T_x2  # h3 := W3 @ x2
+        T_relu_h3 = T_h3 * rt.E2(step, step, a.K_x2[:, None], b.K_x2[None, :], K_x2)  # x3 := relu(h3) + x2
+        del T_h3
+        T_x3 = T_x2 + T_relu_h3  # x3 := relu(h3) + x2
+        del T_relu_h3, T_x2
+    if 'ntk' in get:
+        out['ntk'] = rt.shaped(K_x3 + T_x3, a, b)
+    return out
+
+
+def kernel(x1, x2=None, get=GET):
+    """The kernels named in `get` between all inputs of x1 and of x2 (of x1 when None)."""
+    return rt.evaluate(INPUTS, each, pairs, x1, x2, get)
+
+
+def nngp(x1, x2=None):
+    return kernel(x1, x2, ("nngp",)).nngp
+
+
+def ntk(x1, x2=None):
+    return kernel(x1, x2, ("ntk",)).ntk
