@@ -38,3 +38,10 @@ def test_what_comes_out_is_what_was_reviewed(name: str, request: pytest.FixtureR
 
 def test_every_folder_is_checked() -> None:
     assert sorted(f.name for f in GOLDEN.iterdir() if f.is_dir()) == sorted(PROGRAMS)
+
+
+def test_the_documentation_shows_the_reviewed_mlp() -> None:
+    page = (GOLDEN.parents[1] / "docs" / "derivation.md").read_text(encoding="utf-8")
+    listing, recursion = ((GOLDEN / "mlp" / f).read_text(encoding="utf-8") for f in ("listing.netsor", "recursion.txt"))
+    assert f"```text\n{listing}```" in page
+    assert f"```text\n{recursion[recursion.index('each input') :]}```" in page
