@@ -38,6 +38,7 @@ from netsor.compilers.derive.values import (
     mul,
     rewrite,
 )
+from netsor.errors import CheckError
 from netsor.functions import Head, expression_parity
 
 if TYPE_CHECKING:
@@ -141,9 +142,10 @@ class Expectations:
     def _derivative(expr: sp.Expr, s: sp.Symbol) -> sp.Expr:
         for h in expr.atoms(Head):
             if h.spec.jumps and s in h.free_symbols:
-                raise unsupported(
-                    f"the tangent kernel through {h.spec.name}, which jumps: its derivative is a delta and the NTK is infinite"
-                )
+                raise CheckError(
+                    f"{h.spec.name} jumps: its derivative is a delta, and the NTK through it is infinite", code="NT305",
+                    hint="ask for the NNGP only, or use a function without jumps",
+                )  # fmt: skip
         return sp.diff(expr, s)
 
     def _collapsed(self, scope: Scope, expr: sp.Expr, right: bool) -> sp.Expr:

@@ -51,7 +51,7 @@ class Functions:
         stem = "phi"
         if isinstance(f, Head) and f.args == (Z,):
             stem = f.spec.name.replace("'", "_prime").split("[")[0]
-            stem = "".join(c for c in stem if c.isalnum() or c == "_")
+            stem = "".join(c for c in stem if c.isalnum() or c == "_") + ("_fn" if f.spec.numeric else "")
         name, k = stem, 2
         if stem == "phi":
             name = "phi_1"
@@ -63,13 +63,13 @@ class Functions:
     def _define(self, name: str, f: sp.Expr) -> None:
         body = torch_source(f, {Z: "z"}, self.numeric)
         kinks = tuple(sorted(expression_kinks(f, Z)))
-        self.lines += [f"def {name}(z):  # {f}", f"    return {body}"]
+        self.lines += [f"def {name}_values(z):  # {f}", f"    return {body}"]
         slope = self._slope(f)
         derivative = ""
         if slope is not None:
             self.lines += [f"def {name}_slope(z):", f"    return {slope}"]
             derivative = f", derivative={name}_slope"
-        self.lines.append(f"{name} = rt.function({name}{derivative}, kinks={kinks!r}, name={str(f)!r})")
+        self.lines.append(f"{name} = rt.function({name}_values{derivative}, kinks={kinks!r}, name={str(f)!r})")
 
     def _slope(self, f: sp.Expr) -> str | None:
         try:
