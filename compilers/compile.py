@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import linecache
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from netsor.compilers import cost as costs
 from netsor.compilers import fallback, gram, ragged
+from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.inputs import Inputs, as_inputs
@@ -24,7 +25,6 @@ from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import CheckError, Diagnostic, InputError, UnsupportedError
 
-Get = str | Sequence[str]
 DEFAULT = ("nngp", "ntk")
 
 
@@ -38,8 +38,8 @@ class Kernel:
 
     def __init__(self, program: Any, device: Any, dtype: Any, assumed: bool, fuse: bool, options: dict[str, Any]) -> None:
         self.program = program
-        self.device = _device(device)
-        self.dtype = _dtype(dtype)
+        self.device = as_device(device)
+        self.dtype = as_dtype(dtype)
         self.assumed = assumed
         self.fuse = fuse
         self.options = options
@@ -55,7 +55,7 @@ class Kernel:
 
     def gram(self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None) -> KernelResult:
         """The same kernels by blocks within a memory budget (inputs and results counted)."""
-        wanted = _wanted(get)
+        wanted = wanted_names(get)
         if fallback.split(self._module, wanted)[1]:
             return self._partly(x1, x2, wanted, tile, gram.parse_memory(memory))
         module = self._module(wanted)
@@ -65,7 +65,7 @@ class Kernel:
         return self._whole(module, one, two, wanted, tile)
 
     def _run(self, x1: Any, x2: Any, get: Get, tile: int | None) -> KernelResult:
-        wanted = _wanted(get)
+        wanted = wanted_names(get)
         if fallback.split(self._module, wanted)[1]:
             return self._partly(x1, x2, wanted, tile)
         if ragged.is_ragged(x1) or ragged.is_ragged(x2):
@@ -120,9 +120,9 @@ class Kernel:
     def cost(self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT) -> costs.Cost:
         """Operations, bytes and peak memory of n1 × n2 pairs (symmetric when n2 is None), before running."""
         item = (self.dtype or torch.float64).itemsize
-        recursion = self._recursion(_wanted(get))
+        recursion = self._recursion(wanted_names(get))
         given = {"feature": 1} | dict(sizes or {})
-        needed = {s.axis for e in recursion.used for d in e.dims for s in _size_axes(d.size)}
+        needed = {s.axis for e in recursion.used for d in e.dims for s in size_axes(d.size)}
         missing = sorted(needed - given.keys())
         if missing:
             raise InputError(f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}")
@@ -265,7 +265,7 @@ def refuse_unless_valid(p: Any) -> None:
 
 def derive(p: Any, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
-    return _derive(p, _wanted(get))
+    return _derive(p, wanted_names(get))
 
 
 def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:  # noqa: N803 - the paper's letter
@@ -280,40 +280,3 @@ def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:  # noqa: N803 - th
     matrix = K if isinstance(K, Tensor) else torch.as_tensor(np.asarray(K, dtype=float))
     second = None if psi is None else as_fn(as_function(psi))
     return transform(as_fn(as_function(phi)), matrix, second)
-
-
-# ---------------------------------------------------------------- arguments
-
-
-def _wanted(get: Get) -> tuple[str, ...]:
-    return (get,) if isinstance(get, str) else tuple(dict.fromkeys(get))
-
-
-def _dtype(dtype: Any) -> torch.dtype | None:
-    if dtype is None or isinstance(dtype, torch.dtype):
-        return dtype
-    known = {"float32": torch.float32, "float64": torch.float64, "float": torch.float64, "double": torch.float64}
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
-    if name not in known:
-        raise InputError(f"dtype is float32 or float64, got {dtype!r}", code="NT608")
-    return known[name]
-
-
-def _device(device: Any) -> torch.device | None:
-    if device is None:
-        return None
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError) as problem:
-        reason = str(problem).splitlines()[0]
-        raise InputError(f"the device {device!r} cannot be used: {reason}", code="NT609", hint="device='cpu'") from None
-    return found
-
-
-def _size_axes(size: Any) -> list[Any]:
-    from netsor import ir
-
-    while isinstance(size, ir.Strided):
-        size = size.of
-    return [size] if isinstance(size, ir.SizeOf) else []

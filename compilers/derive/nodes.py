@@ -507,4 +507,4 @@ def covariance_blocks(program: ir.ProgramLike) -> dict[ir.Var, int]:
 def unsupported(what: str, node: Node | None = None) -> UnsupportedError:
     """A limit that exists but has no rule here."""
     where = f" (at {node.name})" if node is not None else ""
-    return UnsupportedError(f"no exact rule for {what}{where}", code="NT701", hint="sample it: samples=… or tol=…")
+    return UnsupportedError(f"no exact rule for {what}{where}", code="NT701", hint="ns.compile samples it: tol=…, samples=…")

@@ -7,7 +7,7 @@ the scramble's deviation s/√R, the bias about s² relative, so it stays below 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -85,7 +85,3 @@ def _scrambles(
     error = {name: stack.std(0) / len(numbers) ** 0.5 for name, stack in stacks.items()}
     worst = max((relative(name, mean[name], error[name]) for name in names), default=0.0)
     return Estimate(mean, error, worst, count, len(numbers))
-
-
-def largest_relative(errors: Mapping[str, float]) -> float:
-    return max(errors.values(), default=0.0)

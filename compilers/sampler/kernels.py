@@ -17,7 +17,6 @@ from netsor.compilers.finite.tangent import Factors, backward_factors, gram
 from netsor.compilers.finite.values import axis_names
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.estimate import Estimate, Quantities, estimate
-from netsor.compilers.sampler.normals import Normals
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import InputError
 
@@ -27,6 +26,7 @@ SCALAR, VECTOR, TERM = "scalar.", "vector.", "terms."
 def sampled(
     p: Any, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, dtype: torch.dtype | None = None, device: torch.device | None = None,
+    memory: float = 2e9,
 ) -> KernelResult:  # fmt: skip
     """The kernels asked for, each with its standard errors in `errors`; nothing is differentiable.
 
@@ -39,7 +39,7 @@ def sampled(
     with torch.no_grad():
         found = estimate(
             lambda normals: request.evaluate(paths.draw(normals)), relative, lambda: request.stored,
-            tol=tol, samples=samples, seed=seed, device=device,
+            tol=tol, samples=samples, seed=seed, device=device, memory=memory,
         )  # fmt: skip
     rows, cols = slice(0, n1), slice(0, n1) if x2 is None else slice(n1, total)
     return collected(found, get, rows, cols, dtype or floating(x1, x2))

@@ -19,7 +19,7 @@ DEPENDENT = 1e-13  # share of a vector's variance below which it depends linearl
 
 @dataclass
 class Direction:
-    """W or Wᵀ: σ, the weight of ⟨z, z̄⟩ = weight · Σ_α z_α z̄_α, the basis `[r, coordinate]` and its images `[r, count]`."""
+    """W or Wᵀ: σ, ⟨z, z̄⟩ = weight · Σ_α z_α z̄_α, the basis `[r, coordinate]` and its images `[r, count]`."""
 
     sigma: float
     weight: float | None = None  # None is 1 / the number of coordinates

@@ -8,7 +8,7 @@ of every size, are run together, so that all pairs of inputs are had at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -36,7 +36,7 @@ class Limit(Network):
 
 @dataclass(frozen=True)
 class Drawn:
-    """Values of all variables for every group, as the finite-width code has them, and how many numbers they are."""
+    """Values of all variables for every group, as the finite-width code has them."""
 
     networks: list[Limit]
     results: list[Result]
@@ -95,8 +95,11 @@ def element(line: ir.InputMatrix, coupled: bool) -> Element:
     rows, cols = line.out.rows, line.out.cols
     if isinstance(cols, ir.Width) and isinstance(rows, ir.Width):
         if line.fan_in != "cols":
-            raise UnsupportedError(f"{line.out} has fan_in={line.fan_in} with a width as columns: no limit exists",
-                                   code="NT701", location=line.loc)
+            raise UnsupportedError(
+                f"{line.out} has fan_in={line.fan_in} with a width as columns: no limit exists",
+                code="NT701",
+                location=line.loc,
+            )
         back = sigma * math.sqrt(float(rows.ratio) / float(cols.ratio))
         return Element(Direction(sigma), Direction(back), coupled)
     fan_in = 1.0 if line.fan_in is None else line.fan_in
@@ -160,7 +163,3 @@ class _PathRun(Run):
         rows = x.reshape(-1, x.shape[-1])
         y = self.elements[number // 2].apply(rows, bool(number % 2), self.normals)
         return y.reshape(*x.shape[:-1], -1)
-
-
-def by_name(p: ir.ProgramLike) -> Mapping[str, ir.Var]:
-    return {line.out.name: line.out for line in p.lines}
