@@ -76,7 +76,8 @@ def symbolic_inputs(program: Any, x: Any, x2: Any, gram: Any, sizes: Mapping[str
 def _symbol(name: str, left: Position, right: Position) -> sp.Expr:
     """q12, or q12[i, j] at positions; one symbol for both orders."""
     a, b = sorted((left, right))
-    at = f"[{', '.join(map(str, (*a[1:], *b[1:])))}]" if len(a) > 1 else ""
+    indices = ", ".join(map(str, (*a[1:], *b[1:])))
+    at = f"[{indices}]" if indices else ""
     return sp.Symbol(f"q{a[0]}{b[0]}{at}", real=True)
 
 

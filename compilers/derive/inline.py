@@ -39,7 +39,8 @@ PLAIN = Num | Access | Given | Constant | SizeValue | FeatureDim | Add | Mul | I
 
 def inline(entries: list[Entry], results: list[Any], lines: frozenset[str]) -> None:
     """Inline in place; `results` have a `value`, `lines` are the names of the program's variables."""
-    uses = Counter(a.entry for holder in (*entries, *results) for a in walk(holder.value) if isinstance(a, Access))
+    holders: list[Any] = [*entries, *results]
+    uses = Counter(a.entry for holder in holders for a in walk(holder.value) if isinstance(a, Access))
     done: set[int] = set()
 
     def put_in(holder: Any) -> None:
@@ -47,7 +48,7 @@ def inline(entries: list[Entry], results: list[Any], lines: frozenset[str]) -> N
             done.add(id(holder))
             holder.value = _replaced(holder.value, lambda a: _inlined(a, uses, lines, put_in))
 
-    for holder in (*entries, *results):
+    for holder in holders:
         put_in(holder)
 
 
