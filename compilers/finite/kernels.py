@@ -119,15 +119,17 @@ def _with_axes(part: torch.Tensor, a: Result, b: Result, name: str) -> torch.Ten
     return part.reshape(*part.shape[:2], *a.outputs[name].shape[1:], *b.outputs[name].shape[1:])
 
 
-def second_moment(networks: Sequence[Network], results: Sequence[Result], var: ir.Var) -> torch.Tensor:
-    """(1/n) Σ_α u_α ū_α as `[sample, sample′, *axes, *axes′]`."""
+def second_moment(
+    networks: Sequence[Network], results: Sequence[Result], var: ir.Var, other: ir.Var | None = None
+) -> torch.Tensor:
+    """(1/n) Σ_α u_α v̄_α as `[sample, sample′, *axes, *axes′]`, v = u by default."""
 
-    def flat(g: int) -> torch.Tensor:
-        value: Value = results[g].values[var]
+    def flat(g: int, u: ir.Var) -> torch.Tensor:
+        value: Value = results[g].values[u]
         return value.data.expand(networks[g].samples, *value.data.shape[1:])
 
     def block(g: int, h: int) -> torch.Tensor:
-        x, y = flat(g), flat(h)
+        x, y = flat(g, var), flat(h, var if other is None else other)
         product = x.reshape(-1, x.shape[-1]) @ y.reshape(-1, y.shape[-1]).T / x.shape[-1]
         return product.reshape(*x.shape[:-1], *y.shape[:-1]).movedim(x.ndim - 1, 1)
 

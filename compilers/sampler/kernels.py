@@ -193,9 +193,9 @@ def collected(found: Estimate, get: Sequence[str], rows: slice, cols: slice, dty
     """The blocks of a call as a result."""
     result = KernelResult(method="sampled", error=found.relative)
     for name, value in found.mean.items():
-        block = (lambda t: t[rows]) if name.startswith(SCALAR) else (lambda t: t[rows, cols])
+        place = (rows,) if name.startswith(SCALAR) else (rows, cols)
         key = name.removeprefix(SCALAR).removeprefix(VECTOR)
-        result.errors[key], value = block(found.error[name]).to(dtype), block(value).to(dtype)
+        result.errors[key], value = found.error[name][place].to(dtype), value[place].to(dtype)
         result.methods[key] = "sampled"
         if name in ("nngp", "ntk"):
             setattr(result, name, value)

@@ -48,7 +48,8 @@ def triangular(gram: Tensor, size: Tensor) -> tuple[Tensor, list[int]]:
     A row is dependent when at most `DEPENDENT · size` is left of its variance.
     """
     k = gram.shape[0]
-    factor, pivots = gram.new_zeros(k, k), []
+    factor = gram.new_zeros(k, k)
+    pivots: list[int] = []
     left = gram.diagonal().clone()
     for j, (variance, limit) in enumerate(zip(gram.diagonal().tolist(), (DEPENDENT * size).tolist(), strict=True)):
         r = len(pivots)

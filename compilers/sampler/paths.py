@@ -31,7 +31,7 @@ class Limit(Network):
 
     def __init__(self, p: ir.ProgramLike, order: Sequence[Step], group: Group, count: int) -> None:
         super().__init__(p, order, group, count)
-        self.binding = Binding(group.sizes, dict.fromkeys(p.widths, count) | dict(group.features))
+        self.binding = Binding(group.sizes, limit_dimensions(p, count, group))
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Paths:
 
     def draw(self, normals: Normals) -> Drawn:
         """All lines, once."""
-        whole = Binding(self.sizes, dict.fromkeys(self.program.widths, normals.count) | dict(self.groups[0].features))
+        whole = Binding(self.sizes, limit_dimensions(self.program, normals.count, self.groups[0]))
         vectors = input_vectors(self.program, whole, normals)
         elements, ids = self._matrices(whole)
         networks = [Limit(self.program, self.order, g, normals.count) for g in self.groups]
@@ -87,6 +87,12 @@ class Paths:
                 ids[line.out] = Value(numbers, axis_names(line.out))
                 elements += [element(line, self.coupled) for _ in range(count)]
         return elements, ids
+
+
+def limit_dimensions(p: ir.ProgramLike, count: int, group: Group) -> dict[ir.Dimension, int]:
+    """Every width is the number of draws."""
+    widths: dict[ir.Dimension, int] = dict.fromkeys(p.widths, count)
+    return widths | dict(group.features)
 
 
 def element(line: ir.InputMatrix, coupled: bool) -> Element:

@@ -1,0 +1,172 @@
+"""Questions about a limit, answered exactly or from samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import sympy as sp
+import torch
+from torch import Tensor
+
+from netsor import ir
+from netsor.compilers.finite import kernels as finite
+from netsor.compilers.finite.inputs import Group
+from netsor.compilers.finite.tangent import reached, trained_uses, trained_vectors
+from netsor.compilers.limit_exact import Exact, Sample, dot
+from netsor.compilers.limit_polynomial import number
+from netsor.compilers.sampler.estimate import estimate
+from netsor.compilers.sampler.kernels import ntk_terms
+from netsor.compilers.sampler.paths import Drawn, Paths
+from netsor.errors import InputError
+
+Question = tuple[Any, ...]  # ("moment", u, power), ("second_moment", u, v), ("scalar", c), ("nngp",), ("ntk",)
+Answer = tuple[Any, Any]  # value and standard error
+
+
+class ExactAnswers:
+    """Sympy rationals; a value per sample, `[sample]` or `[sample, sample′]`."""
+
+    method = "exact"
+
+    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool) -> None:
+        self.program = p
+        self.exact = Exact(p, groups, coupled)
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        return [(self._answer(q), None) for q in questions]
+
+    def _answer(self, question: Question) -> Any:
+        match question:
+            case ("moment", u, power):
+                return self._each(lambda s: self.exact.gaussians.mean(s.vectors[u] ** power))
+            case ("scalar", c):
+                return self._each(lambda s: s.scalars[c])
+            case ("second_moment", u, v):
+                return self._pairs(lambda s, t: self.exact.gaussians.product(s.vectors[u], t.vectors[v]))
+            case ("nngp",):
+                return self._pairs(self._nngp)
+            case _:
+                return self._pairs(self._ntk)
+
+    def _each(self, value: Callable[[Sample], Fraction]) -> Any:
+        return np.array([rational(value(s)) for s in self.exact.samples], dtype=object)
+
+    def _pairs(self, value: Callable[[Sample, Sample], Fraction]) -> Any:
+        samples = self.exact.samples
+        return np.array([[rational(value(s, t)) for t in samples] for s in samples], dtype=object)
+
+    def _nngp(self, s: Sample, t: Sample) -> Fraction:
+        lines = {line.out: line for line in self.program.lines}
+        total = Fraction(0)
+        for o in self.program.outputs:
+            for q in self.program.outputs:
+                v, w = lines[o.readout], lines[q.readout]
+                stated = (
+                    number(v.var) if v is w else sum((number(c) for u, c in (*v.cov, *w.cov) if u in (v.out, w.out)))
+                )
+                scale = number(o.scale) * number(q.scale) * number(v.multiplier) * number(w.multiplier) * stated
+                total += scale * self.exact.gaussians.product(s.vectors[o.vector], t.vectors[q.vector])
+        return total
+
+    def _ntk(self, s: Sample, t: Sample) -> Fraction:
+        """Eq. 12: over all pairs of uses of every trained array."""
+        p, forward = self.program, reached(self.program)
+        total = Fraction(0)
+        for line, uses in trained_uses(p).items():
+            pairs = [(self._sides(u, s), self._sides(u, t)) for u in uses if u.line.out in forward]
+            scale = number(line.multiplier) ** 2 * _ratio(line.out.rows) / _ratio(p.outputs[0].readout.rows)
+            for left, right in (a for a, _ in pairs):
+                for left2, right2 in (b for _, b in pairs):
+                    total += scale * self._product(left, left2, line) * self._product(right, right2, line)
+        for vector in trained_vectors(p):
+            if vector.out in forward:
+                total += self._vector(vector, s, t)
+        return total
+
+    def _sides(self, use: Any, s: Sample) -> tuple[Any, Any]:
+        stated = {g.of: g.is_ for g in self.program.gradients}
+        dy = s.vectors[stated[use.line.out]] if use.line.out in stated else None
+        z = s.data.get(use.line.vector) or s.vectors.get(use.line.vector)
+        return (z, dy) if use.transposed else (dy, z)
+
+    def _product(self, a: Any, b: Any, line: ir.InputMatrix) -> Fraction:
+        if a is None or b is None:
+            return Fraction(0)
+        if isinstance(a, tuple):
+            fan_in = len(a) if line.fan_in == "cols" else 1 if line.fan_in is None else line.fan_in
+            return dot(a, b) / number(fan_in)
+        return self.exact.gaussians.product(a, b)
+
+    def _vector(self, vector: ir.InputVector, s: Sample, t: Sample) -> Fraction:
+        stated = {g.of: g.is_ for g in self.program.gradients}
+        scale, product = number(vector.multiplier) ** 2, self.exact.gaussians.product
+        n_out = self.program.outputs[0].readout.rows
+        if vector.out in stated:
+            db = stated[vector.out]
+            return scale * _ratio(vector.out.rows) / _ratio(n_out) * product(s.vectors[db], t.vectors[db])
+        read = [(number(o.scale), o.vector) for o in self.program.outputs if o.readout is vector.out]
+        pairs = [(a * b, u, v) for a, u in read for b, v in read]
+        return scale * sum((c * product(s.vectors[u], t.vectors[v]) for c, u, v in pairs), Fraction(0))
+
+
+def rational(value: Fraction) -> sp.Rational:
+    return sp.Rational(value.numerator, value.denominator)
+
+
+def _ratio(width: ir.Dimension | None) -> Fraction:
+    return number(width.ratio) if isinstance(width, ir.Width) else Fraction(1)
+
+
+class SampledAnswers:
+    """Means over scrambles with standard errors; families keep their axes after the sample."""
+
+    method = "sampled"
+
+    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, **options: Any) -> None:
+        self.program = p
+        self.paths = Paths(p, groups, coupled)
+        self.total = sum(len(g.samples) for g in groups)
+        self.options = options
+        self.stored = 0
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """All questions from the same draws."""
+
+        def sample(normals: Any) -> dict[str, Tensor]:
+            drawn = self.paths.draw(normals)
+            self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
+            return {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
+
+        with torch.no_grad():
+            found = estimate(sample, _relative, lambda: self.stored, **self.options)
+        return [(found.mean[str(i)], found.error[str(i)]) for i in range(len(questions))]
+
+    def _answer(self, question: Question, drawn: Drawn) -> Tensor:
+        match question:
+            case ("moment", u, power):
+                return self._stacked(drawn, u, lambda x: x.pow(power).mean(-1))
+            case ("scalar", c):
+                return self._stacked(drawn, c, lambda x: x)
+            case ("second_moment", u, v):
+                return finite.second_moment(drawn.networks, drawn.results, u, v)
+            case ("nngp",):
+                return finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
+            case _:
+                return sum(ntk_terms(drawn).values(), torch.zeros((), dtype=torch.float64))
+
+    def _stacked(self, drawn: Drawn, var: ir.Var, value: Callable[[Tensor], Tensor]) -> Tensor:
+        parts = [value(r.values[var].data) for r in drawn.results]
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise InputError(f"{var} has axes whose sizes differ between samples", code="NT602")
+        out = parts[0].new_zeros(self.total, *parts[0].shape[1:])
+        for network, part in zip(drawn.networks, parts, strict=True):
+            out[list(network.group.samples)] = part.expand(network.samples, *part.shape[1:])
+        return out
+
+
+def _relative(name: str, mean: Tensor, error: Tensor) -> float:
+    """The largest error relative to the largest value, or to 1 for smaller ones."""
+    return float(error.amax() / mean.abs().amax().clamp_min(1.0)) if error.numel() else 0.0

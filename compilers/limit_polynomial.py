@@ -1,0 +1,117 @@
+"""Polynomials in independent centred Gaussian variables, with exact rational coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import prod
+
+import sympy as sp
+
+from netsor.functions import exact as as_exact
+
+Monomial = tuple[tuple[int, int], ...]  # (variable, power) in order
+MOST = 20_000  # monomials of one product
+
+
+class NotPolynomial(Exception):
+    """A line that has no exact treatment."""
+
+
+class Polynomial:
+    """Σ coefficient · Π g_iᵏ."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: Mapping[Monomial, Fraction]) -> None:
+        self.terms = {m: c for m, c in terms.items() if c}
+
+    @staticmethod
+    def constant(c: Fraction | int) -> Polynomial:
+        return Polynomial({(): Fraction(c)})
+
+    @staticmethod
+    def variable(i: int) -> Polynomial:
+        return Polynomial({((i, 1),): Fraction(1)})
+
+    def __add__(self, other: Polynomial) -> Polynomial:
+        total = dict(self.terms)
+        for m, c in other.terms.items():
+            total[m] = total.get(m, Fraction(0)) + c
+        return Polynomial(total)
+
+    def scaled(self, c: Fraction) -> Polynomial:
+        return Polynomial({m: c * a for m, a in self.terms.items()})
+
+    def __mul__(self, other: Polynomial) -> Polynomial:
+        if len(self.terms) * len(other.terms) > MOST:
+            raise NotPolynomial("too many monomials")
+        total: dict[Monomial, Fraction] = {}
+        for m, a in self.terms.items():
+            for n, b in other.terms.items():
+                key = _joined(m, n)
+                total[key] = total.get(key, Fraction(0)) + a * b
+        return Polynomial(total)
+
+    def __pow__(self, k: int) -> Polynomial:
+        result = Polynomial.constant(1)
+        for _ in range(k):
+            result = result * self
+        return result
+
+
+def _joined(m: Monomial, n: Monomial) -> Monomial:
+    powers = dict(m)
+    for i, k in n:
+        powers[i] = powers.get(i, 0) + k
+    return tuple(sorted(powers.items()))
+
+
+class Gaussians:
+    """Independent centred Gaussian variables by number, and expectations of polynomials in them (Wick)."""
+
+    def __init__(self) -> None:
+        self.variances: list[Fraction] = []
+
+    def fresh(self, variance: Fraction) -> Polynomial:
+        if variance == 0:
+            return Polynomial({})
+        self.variances.append(variance)
+        return Polynomial.variable(len(self.variances) - 1)
+
+    def mean(self, p: Polynomial) -> Fraction:
+        """E Π g_iᵏ = Π (k − 1)!! varᵏᐟ² for even k, zero when one is odd."""
+        even = ((m, c) for m, c in p.terms.items() if all(k % 2 == 0 for _, k in m))
+        return sum((c * prod((self._moment(i, k) for i, k in m), start=Fraction(1)) for m, c in even), Fraction(0))
+
+    def product(self, p: Polynomial, q: Polynomial) -> Fraction:
+        return self.mean(p * q)
+
+    def _moment(self, i: int, k: int) -> Fraction:
+        return self.variances[i] ** (k // 2) * prod(range(1, k, 2))
+
+
+def number(value: object) -> Fraction:
+    """A rational from a program's number, a float by its shortest decimal form; refuses irrational ones."""
+    exact = as_exact(value)
+    if not exact.is_Rational:
+        raise NotPolynomial(f"{exact} is not rational")
+    return Fraction(int(exact.p), int(exact.q))
+
+
+def polynomial_coefficients(
+    expr: sp.Expr, args: Sequence[sp.Symbol], params: Mapping[sp.Symbol, Fraction]
+) -> list[tuple[tuple[int, ...], Fraction]]:
+    """Powers of the arguments and their coefficients, parameters put in."""
+    values = {s: sp.Rational(v.numerator, v.denominator) for s, v in params.items()}
+    body = sp.sympify(expr).xreplace(values)
+    if not args:
+        return [((), number(body))]
+    try:
+        poly = sp.Poly(body, *args)
+    except sp.PolynomialError:
+        raise NotPolynomial(f"{body} is not a polynomial") from None
+    return [(tuple(powers), number(c)) for powers, c in poly.terms()]
+
+
+__all__ = ["Gaussians", "NotPolynomial", "Polynomial", "number", "polynomial_coefficients"]
