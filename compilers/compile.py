@@ -32,11 +32,13 @@ class Kernel:
     """The infinite-width kernels of a program, compiled to torch.
 
     `kernel(x1, x2=None, get=("nngp", "ntk"))` returns a `KernelResult`; x2 None is the symmetric call. `get` takes
-    "nngp", "ntk", "terms", names of vectors and names of returned scalars. Arrays are `[sample, *axes, feature]`, a dict
-    by name for several inputs, or a list of single samples of different size.
+    "nngp", "ntk", "terms", names of vectors and names of returned scalars. Arrays are `[sample, *axes, feature]`, a
+    dict by name for several inputs, or a list of single samples of different size.
     """
 
-    def __init__(self, program: Any, device: Any, dtype: Any, assumed: bool, fuse: bool, options: dict[str, Any]) -> None:
+    def __init__(
+        self, program: Any, device: Any, dtype: Any, assumed: bool, fuse: bool, options: dict[str, Any]
+    ) -> None:
         self.program = program
         self.device = as_device(device)
         self.dtype = as_dtype(dtype)
@@ -53,7 +55,9 @@ class Kernel:
     def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT) -> KernelResult:
         return self._run(x1, x2, get, None)
 
-    def gram(self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None) -> KernelResult:
+    def gram(
+        self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None
+    ) -> KernelResult:
         """The same kernels by blocks within a memory budget (inputs and results counted)."""
         wanted = wanted_names(get)
         if fallback.split(self._module, wanted)[1]:
@@ -103,7 +107,10 @@ class Kernel:
         one.same_features(two)
         if one.dtype != two.dtype and self.dtype is None:
             common = torch.promote_types(one.dtype, two.dtype)
-            one, two = as_inputs(module.INPUTS, one.arrays, common, None), as_inputs(module.INPUTS, two.arrays, common, None)
+            one, two = (
+                as_inputs(module.INPUTS, one.arrays, common, None),
+                as_inputs(module.INPUTS, two.arrays, common, None),
+            )
         return one, two
 
     def _tile(self, get: tuple[str, ...], one: Inputs, two: Inputs | None, budget: int) -> int:
@@ -117,7 +124,9 @@ class Kernel:
         fixed += sum(costs.elements(e.dims, sizes) for e in recursion.used if e.space == "input") * (n + m) * item
         return min(gram.tile_for(budget, fixed, peak * item), gram.default_tile(peak // 8 or 1, item))
 
-    def cost(self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT) -> costs.Cost:
+    def cost(
+        self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT
+    ) -> costs.Cost:
         """Operations, bytes and peak memory of n1 × n2 pairs (symmetric when n2 is None), before running."""
         item = (self.dtype or torch.float64).itemsize
         recursion = self._recursion(wanted_names(get))
@@ -125,7 +134,9 @@ class Kernel:
         needed = {s.axis for e in recursion.used for d in e.dims for s in size_axes(d.size)}
         missing = sorted(needed - given.keys())
         if missing:
-            raise InputError(f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}")
+            raise InputError(
+                f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}"
+            )
         return costs.cost(recursion, n1, n2, given, item, None)
 
     # ------------------------------------------------------------ modules
@@ -268,7 +279,7 @@ def derive(p: Any, get: Get = DEFAULT) -> Recursion:
     return _derive(p, wanted_names(get))
 
 
-def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:  # noqa: N803 - the paper's letter
+def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
     """V_φ(K) = E φ(z)ψ(z)ᵀ for z ~ N(0, K), ψ = φ by default (Tensor Programs II, Definition E.1).
 
     K is a covariance matrix, or a batch of them `[…, k, k]`; the result has its shape. `phi.prime` is the derivative.

@@ -1,4 +1,4 @@
-"""What a kernel call costs before it is run: operations, bytes, peak memory (design §7)."""
+"""What a kernel call costs before it is run: operations, bytes, peak memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E F(u₀, …, u_{k−1}) of several jointly Gaussian variables (design §6.2, steps 5 and 7).
+"""E F(u₀, …, u_{k−1}) of several jointly Gaussian variables.
 
 The covariance is factored, u = m + L ξ, and directions without variance are dropped. What remains is taken by
  * polar coordinates with panels between the rays on which a variable changes sign (at most 2 directions, zero means),
@@ -70,7 +70,9 @@ def _factor(triangle: list[Tensor], k: int) -> Tensor:
     return torch.stack([torch.stack(r, -1) for r in rows], -2)
 
 
-def _integrate(f: Function, factor: Tensor, centre: Tensor | None, kinked: tuple[int, ...], params: list[Tensor]) -> Tensor:
+def _integrate(
+    f: Function, factor: Tensor, centre: Tensor | None, kinked: tuple[int, ...], params: list[Tensor]
+) -> Tensor:
     directions = factor.shape[-1]
     if directions == 0:
         nodes = torch.zeros((1, 0), dtype=torch.float64, device=factor.device)
@@ -113,9 +115,9 @@ def _product(f: Function, factor: Tensor, centre: Tensor | None, params: list[Te
     weight = step * torch.exp(-0.5 * line**2) / math.sqrt(2 * math.pi)
     nodes = torch.cartesian_prod(*[line] * d).reshape(-1, d)
     weights = torch.cartesian_prod(*[weight] * d).reshape(-1, d).prod(-1)
-    coarse = weights * torch.cartesian_prod(*[2.0 * (torch.arange(-half, half + 1) % 2 == 0)] * d).reshape(-1, d).prod(-1).to(
-        weights
-    )
+    coarse = weights * torch.cartesian_prod(*[2.0 * (torch.arange(-half, half + 1) % 2 == 0)] * d).reshape(-1, d).prod(
+        -1
+    ).to(weights)
 
     def call(s: slice) -> Tensor:
         values = _apply(f, factor[s], _part(centre, s), nodes, [c[s] for c in params])

@@ -1,13 +1,13 @@
-"""Expectations of functions of a normalised Gaussian vector: batchnorm (design §6.2, step 6).
+"""Expectations of functions of a normalised Gaussian vector: batchnorm.
 
 With r² = ‖z‖²/B + ε, z ~ N(0, S) and f, g positively homogeneous,
 
     E f(z_i) g(z̄_j) r^{-2p} r̄^{-2p̄} = ∬ s^{p-1} t^{p̄-1} e^{-sε-tε̄} / Γ(p)Γ(p̄) · γ · E_Π f(z_i) g(z̄_j) ds dt,
 
-where Π is the covariance of (z, z̄) tilted by exp(−s‖z‖²/B − t‖z̄‖²/B̄) and γ its normalisation. The tilts are applied one
-after the other, each through eigenvalues, so that huge and tiny s, t lose nothing; s and t run over a double
-exponential grid. The tangent kernel is the derivative of this map with respect to the cross covariance (Price's theorem):
-Θ_ij = Σ_kl ∂K_ij/∂Ξ_kl Θ_kl.
+where Π is the covariance of (z, z̄) tilted by exp(−s‖z‖²/B − t‖z̄‖²/B̄) and γ its normalisation. The tilts are applied
+one after the other, each through eigenvalues, so that huge and tiny s, t lose nothing; s and t run over a double
+exponential grid. The tangent kernel is the derivative of this map with respect to the cross covariance (Price's
+theorem): Θ_ij = Σ_kl ∂K_ij/∂Ξ_kl Θ_kl.
 """
 
 from __future__ import annotations
@@ -248,9 +248,7 @@ def radial_single(f: Fn, g: Fn, power: float, eps: float, s: Tensor) -> Tensor:
     return out.reshape(*batch, *out.shape[-2:]).to(dtype)
 
 
-def _one_single(
-    f: Fn, g: Fn, power: float, eps: float, s: Tensor, theta: Tensor | None = None
-) -> tuple[Tensor, float]:
+def _one_single(f: Fn, g: Fn, power: float, eps: float, s: Tensor, theta: Tensor | None = None) -> tuple[Tensor, float]:
     u = _basis(s, eps)
     nodes, weights = grid(s.device, FINE)
     a = nodes / _scale(s, eps)

@@ -75,7 +75,9 @@ def call(kernel: Call, x1: Any, x2: Any) -> KernelResult:
     return _collect(out, methods)
 
 
-def _put(out: dict[str, Tensor], key: str, value: Tensor, rows: list[int], cols: list[int], shape: tuple[int, int]) -> None:
+def _put(
+    out: dict[str, Tensor], key: str, value: Tensor, rows: list[int], cols: list[int], shape: tuple[int, int]
+) -> None:
     if value.dim() > 2:
         raise InputError(
             f"{key} has output axes whose sizes differ between samples", code="NT602", hint="call once per size",

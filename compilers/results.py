@@ -20,9 +20,9 @@ class KernelResult:
     by entry. `assumed` is True when the gradient independence assumption was taken on trust (`assume_gia=True`).
     """
 
-    nngp: Tensor | None = None
-    ntk: Tensor | None = None
-    terms: dict[str, Tensor] | None = None
+    nngp: Tensor | Any = None  # `| Any` where the type depends on `get`: no reader has to assert what it asked for
+    ntk: Tensor | Any = None
+    terms: dict[str, Tensor] | Any = None
     vectors: dict[str, Tensor] = field(default_factory=dict)
     method: str = "closed form"
     error: float | None = None

@@ -506,9 +506,7 @@ def inputs_of(line: ir.Line) -> tuple[ir.Var, ...]:
             return tuple(v for v, _ in line.cov)
         case ir.InputMatrix() | ir.InputScalar() | ir.Data():
             return ()
-        case (
-            ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce()
-        ):
+        case ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce():
             return (line.of,)
         case _:
             assert_never(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import sympy as sp
 
@@ -16,7 +16,7 @@ from netsor.windows import Windowing, resolve
 if TYPE_CHECKING:
     from netsor.dsl import AxisLike, Program
 
-Operand = "Expr | int | float | Fraction | sp.Expr"
+Operand: TypeAlias = "Expr | int | float | Fraction | sp.Expr"
 
 
 def _error(message: str, code: str, hint: str | None = None) -> ProgramError:
@@ -239,7 +239,7 @@ class Matrix:
         return self.var.name
 
     @property
-    def T(self) -> Matrix:  # noqa: N802 - numpy's and torch's name
+    def T(self) -> Matrix:
         """The transpose; (Wᵀ)ᵀ is W, and Wᵀ is made once."""
         for line in self.program._lines:
             if isinstance(line, ir.Trsp):

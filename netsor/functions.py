@@ -17,6 +17,7 @@ import sympy as sp
 
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
 Parity = Literal["odd", "even"] | None
+FLIPPED: dict[Parity, Parity] = {"odd": "even", "even": "odd", None: None}  # of the derivative
 
 
 def exact(value: Any) -> sp.Expr:
@@ -136,7 +137,7 @@ class Function:
             raise ValueError(f"{self.name} is numeric and was given no derivative; pass derivative=")
         symbols = _symbols(self.arity)
         body = sp.diff(self.definition(*symbols), symbols[index])
-        flipped: Parity = {"odd": "even", "even": "odd", None: None}[self.parity]  # type: ignore[assignment]
+        flipped = FLIPPED[self.parity]
         return Function(
             f"{self.name}'" if self.arity == 1 else f"{self.name}'{index + 1}",
             lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))),
@@ -222,7 +223,7 @@ relu = Function(
     "relu", lambda x: x * step.head(x), derivative=lambda _: step, growth="polynomial", kinks=(0.0,),
     evaluate=_relu_value,
 )  # fmt: skip
-abs = Function(  # noqa: A001 - the field's name
+abs = Function(
     "abs", lambda x: 2 * relu.head(x) - x, derivative=lambda _: sign, parity="even", growth="polynomial", kinks=(0.0,),
     evaluate=_abs_value,
 )  # fmt: skip
@@ -308,13 +309,11 @@ def polynomial(coefficients: Sequence[Any]) -> Function:
     return Function(f"polynomial[{text}]", value, opaque=False, parity=parity(), growth="polynomial")
 
 
-_TABLE: dict[str, Function] = {
-    f.name: f
-    for f in (
-        step, sign, relu, abs, elu, erf, gelu, tanh, sigmoid, silu, softplus, gaussian, sin, cos, exp, identity,
-        square, cube,
-    )  # fmt: skip
-}
+_BUILTIN = [
+    step, sign, relu, abs, elu, erf, gelu, tanh, sigmoid, silu, softplus, gaussian, sin, cos, exp,
+    identity, square, cube,
+]  # fmt: skip
+_TABLE: dict[str, Function] = {f.name: f for f in _BUILTIN}
 _FAMILIES: dict[str, Callable[..., Function]] = {
     "leaky_relu": leaky_relu,
     "elu": elu_alpha,
@@ -388,7 +387,7 @@ def numeric(
     if isinstance(derivative, Function) or derivative is None:
         prime = derivative
     else:
-        flipped: Parity = {"odd": "even", "even": "odd", None: None}[parity]  # type: ignore[assignment]
+        flipped = FLIPPED[parity]
         prime = Function(f"{name}'", None, torch=derivative, parity=flipped, kinks=kinks, growth=growth)
     return Function(
         name, None, torch=call, derivative=None if prime is None else (lambda _: prime), parity=parity, growth=growth,

@@ -52,7 +52,7 @@ class Unrolled:
         self.program._widths = {w.name: w for w in p.widths}
         self.program._functions = dict(p.functions)
         self.lines: dict[ir.Var, ir.Line] = {line.out: line for line in p.lines}
-        self.shared: Mapping[Key, Any] = {} if shared is None else shared.shared | shared.elements
+        self.shared: dict[Key, Any] = {} if shared is None else {**shared.shared, **shared.elements}
         self.elements: dict[Key, Any] = {}  # a variable, a number (a constant vector or scalar), None when left out
         self._ones: dict[ir.Dimension, Expr] = {}
         outputs = {o.at: [q for q in p.outputs if q.at == o.at] for o in p.outputs}

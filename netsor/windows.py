@@ -1,7 +1,8 @@
-"""Which positions a window reads: offsets, strides and sizes from size, padding and dilation (design: design of windows).
+"""Which positions a window reads: offsets, strides and sizes from size, padding and dilation.
 
 Position read by tap κ of output s is stride·s + dilation·κ. `same`: s = 0 … ⌈P/stride⌉−1, taps outside dropped;
-`valid`: all taps inside; `circular`: s as in `same`, positions modulo P; an integer p: taps at stride·s + dilation·κ − p.
+`valid`: all taps inside; `circular`: s as in `same`, positions modulo P; an integer p: taps at
+stride·s + dilation·κ − p.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Expectations of products of functions: independence, parity, Gaussian nodes, substitution (design §6.2, steps 1-2).
+"""Expectations of products of functions: independence, parity, Gaussian nodes, substitution.
 
 An integrand is a sum of monomials; a monomial is a list of factors over variables (references to nodes with their
 symbols bound). Factors whose variables share no source are independent and their expectations multiply; the component
@@ -23,7 +23,7 @@ from netsor import ir
 from netsor.compilers.derive.nodes import AnyNode, Fun, Indexed, Lin, Normal, One, is_node_symbol, unsupported
 from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.terms import NONE, UNIT, Deltas, Terms, collect, dense, right_to_left, scale, single
+from netsor.compilers.derive.terms import NONE, UNIT, Deltas, Term, Terms, collect, dense, right_to_left, scale, single
 from netsor.compilers.derive.values import (
     ZERO,
     Copy,
@@ -127,7 +127,7 @@ class Expectations:
         theirs = [s for s in scope.refs if s in right.free_symbols]
         if any(self._is_radius(scope, s) for s in (*mine, *theirs)):
             return Normalised(self, scope).tangent(kind, left, right)
-        out = []
+        out: list[Term] = []
         for i, j in itertools.product(mine, theirs):
             theta = self.rules.tangent(scope.refs[i], scope.refs[j], kind)
             if not theta:
@@ -167,7 +167,7 @@ class Expectations:
 
     def expect(self, scope: Scope, expr: sp.Expr) -> Terms:
         """E expr as terms; deltas join symbols of right variables to symbols of left ones."""
-        out = []
+        out: list[Term] = []
         for coefficient, monomial in self._monomials(scope, expr):
             out.extend(scale(self._monomial(scope, monomial), coefficient))
         return collect(out)
@@ -176,7 +176,7 @@ class Expectations:
         flat: dict[sp.Expr, sp.Symbol] = {}
         expanded = sp.expand(_opaque(expr, scope, flat))
         back = {d: e for e, d in flat.items()}
-        out = []
+        out: list[Term] = []
         for term in sp.Add.make_args(expanded):
             constants: list[Value] = []
             factors: list[sp.Expr] = []
@@ -327,7 +327,7 @@ class Expectations:
         x, y = variables
         f, g = split
         terms = self.rules.second_moment(scope.refs[x], scope.refs[y])
-        if (x in scope.right) and not (y in scope.right):
+        if (x in scope.right) and y not in scope.right:
             x, y, f, g = y, x, g, f
             terms = self.rules.second_moment(scope.refs[x], scope.refs[y])
         if not opposite:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from netsor import ir
 from netsor.compilers.derive.nodes import AnyNode, Indexed
 from netsor.compilers.derive.requests import Ref, Requests
-from netsor.compilers.derive.terms import Terms, collect, sum_left, swap
+from netsor.compilers.derive.terms import Term, Terms, collect, sum_left, swap
 from netsor.compilers.derive.values import (
     ZERO,
     ComposedIndexError,
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 class Map:
     """One side's index form: fresh symbols of the child, what they become, and where the result is zero."""
 
-    def __init__(self, q: Requests, line: Any, binding: dict[ir.Axis, Sym], dims: tuple[ir.Dim, ...], copy: Copy) -> None:
+    def __init__(
+        self, q: Requests, line: Any, binding: dict[ir.Axis, Sym], dims: tuple[ir.Dim, ...], copy: Copy
+    ) -> None:
         self.line = line
         self.outer = binding
         self.inner: dict[ir.Axis, Sym] = {}  # child's axis -> fresh symbol
@@ -77,7 +79,9 @@ class Map:
         wrap = line.outside == "wrap"
         for i, axis in enumerate(line.axes):
             offsets = tuple(o[i] for o in line.offsets)
-            index = Win(self.outer[axis], self.outer[line.tap], offsets, line.stride[i], sizes[axis].size if wrap else None)
+            index = Win(
+                self.outer[axis], self.outer[line.tap], offsets, line.stride[i], sizes[axis].size if wrap else None
+            )
             self._inner(q, sizes[axis], copy, index, not wrap)
 
     def _unwindow(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
@@ -164,7 +168,7 @@ def _space(a: Ref, b: Ref) -> Any:
 
 def _apply(q: Requests, m: Map, terms: Terms, space: Any) -> Terms:
     """Put a left map into a result."""
-    out = []
+    out: list[Term] = []
     for deltas, value in terms:
         kept, factors = [], list(m.factors)
         for left, r in deltas:
@@ -236,7 +240,7 @@ def _unify(ma: Map, mb: Map) -> None:
 
 
 def _apply_joint(q: Requests, ma: Map, mb: Map, terms: Terms, space: Any) -> Terms:
-    out = []
+    out: list[Term] = []
     table = ma.table | mb.table
     for deltas, value in terms:
         kept, bound = [], set()
@@ -269,7 +273,7 @@ def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) ->
     """Both sides sum over taps: a delta over taps is resolved first, then both sides move with one tap."""
     (ta,), (tb,) = ma.summed, mb.summed
     terms = q.pair(kind, child(q, a, ma.inner), child(q, b, mb.inner))
-    out = []
+    out: list[Term] = []
     for deltas, value in terms:
         if (ta, tb) in deltas:
             rest = deltas - {(ta, tb)}

@@ -16,8 +16,8 @@ from typing import Any, assert_never, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive import labels
 from netsor.check.flips import flips
+from netsor.compilers.derive import labels
 from netsor.dsl import inputs_of, merge_dims
 from netsor.errors import UnsupportedError
 
@@ -172,10 +172,9 @@ class Builder:
             case ir.Trsp():
                 base, transposed = self._matrix[line.of]
                 self._matrix[out] = (base, not transposed)
-            case ir.InputVector():
-                self._set(out, self._new(Atom, out.name, out.dims, line))
-            case ir.Data():
-                self._set(out, self._new(DataNode, out.name, out.dims, line))
+            case ir.InputVector() | ir.Data():
+                kind = Atom if isinstance(line, ir.InputVector) else DataNode
+                self._set(out, self._new(kind, out.name, out.dims, line))
             case ir.MatMul():
                 self._set(out, self._product(out, *self._matrix[line.matrix], self.n.of_var[line.vector]))
             case ir.Nonlin():
@@ -290,7 +289,8 @@ class Builder:
             return expr
         if not (expr.is_Add or expr.is_Mul):
             return expr.func(*(self._affine_inside(a) for a in expr.args))
-        affine, rest = [], []
+        affine: list[tuple[Any, Any]] = []
+        rest: list[tuple[Any, Any]] = []
         for monomial, coefficient in self.monomials(expr).items():
             (affine if monomial.is_Symbol or monomial == 1 else rest).append((coefficient, monomial))
         if sum(1 for _, m in affine if m != 1) == 0 or self._plain_scale(affine):
@@ -348,7 +348,7 @@ class Builder:
 
 
 def _sorted(symbols: Iterable[sp.Basic]) -> list[sp.Symbol]:
-    return sorted(cast("Iterable[sp.Symbol]", symbols), key=lambda s: s.name)
+    return sorted(symbols, key=lambda s: s.name)
 
 
 # ---------------------------------------------------------------- facts
@@ -415,6 +415,7 @@ def _not_gaussian(n: Normal, x: AnyNode, gaussian: set[int]) -> bool:
 
 
 def _grow_sources(n: Normal, x: AnyNode, sources: dict[int, set[Any]]) -> bool:
+    new: set[Any]
     match x:
         case Product():
             new = {(x.matrix.out, x.transposed)}
@@ -507,4 +508,6 @@ def covariance_blocks(program: ir.ProgramLike) -> dict[ir.Var, int]:
 def unsupported(what: str, node: Node | None = None) -> UnsupportedError:
     """A limit that exists but has no rule here."""
     where = f" (at {node.name})" if node is not None else ""
-    return UnsupportedError(f"no exact rule for {what}{where}", code="NT701", hint="ns.compile samples it: tol=…, samples=…")
+    return UnsupportedError(
+        f"no exact rule for {what}{where}", code="NT701", hint="ns.compile samples it: tol=…, samples=…"
+    )

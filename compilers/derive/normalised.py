@@ -1,4 +1,4 @@
-"""Functions of a normalised Gaussian family, y = c/√(mean_k c_k² + ε): batch normalisation (design §6.2, step 6).
+"""Functions of a normalised Gaussian family, y = c/√(mean_k c_k² + ε): batch normalisation.
 
 A radius is a mean over axes of the square of a Gaussian node. Positively homogeneous functions move out of it,
 relu(c/r) = relu(c)/r, so an integrand becomes f(c_i) g(c̄_j) r^{-2p} r̄^{-2p̄}: one radial value.
@@ -14,7 +14,7 @@ import sympy as sp
 from netsor import ir
 from netsor.compilers.derive.nodes import AnyNode, Fun, Reduced, unsupported
 from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.terms import Terms, collect, dense, scale, single
+from netsor.compilers.derive.terms import Term, Terms, collect, dense, scale, single
 from netsor.compilers.derive.values import ZERO, Num, Radial, RadialSide, Sym, Value
 from netsor.functions import Head
 
@@ -73,14 +73,14 @@ class Normalised:
 
     def expect(self, expr: sp.Expr) -> Terms:
         """E expr, expr in Gaussian variables and radii only."""
-        out = []
+        out: list[Term] = []
         for coefficient, factors in self.e._monomials(self.scope, self.homogenised(expr)):
             out += scale(self._monomial(factors), coefficient)
         return collect(out)
 
     def tangent(self, kind: str, left: sp.Expr, right: sp.Expr) -> Terms:
         """Θ(F, G): the derivative of E F Ḡ along Θ of the families (Price's theorem)."""
-        out = []
+        out: list[Term] = []
         for c1, one in self.e._monomials(self.scope, self.homogenised(left)):
             for c2, two in self.e._monomials(self.scope, self.homogenised(right)):
                 value = self._two_sided(self._form(one), self._form(two), kind)

@@ -167,7 +167,8 @@ class Derivation:
     def _output_symbols(self, output: ir.Output, copy: Copy) -> tuple[dict[ir.Axis, Sym], list[Sym], list[Sym]]:
         """Symbols for the vector's axes: those the readout sums over, and the output axes."""
         table: dict[ir.Axis, Sym] = {}
-        summed, kept = [], []
+        summed: list[Sym] = []
+        kept: list[Sym] = []
         for d in output.vector.dims:
             if d.axis in output.readout.axes:
                 table[d.axis] = self.rules.q.fresh(d, copy)
@@ -194,7 +195,7 @@ class Derivation:
         return add(*parts), dims
 
     def _output_pair(self, o1: ir.Output, o2: ir.Output, kind: str) -> tuple[Value, tuple[Sym, ...]]:
-        """One output statement on each side (design §6.3)."""
+        """One output statement on each side."""
         v, x, summed, kept = self._sides(o1, o2)
         terms = self.after(self.rules.second_moment(*v), kind, *x)
         if kind != "K":

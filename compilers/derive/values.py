@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, assert_never
 
 import sympy as sp
 
@@ -23,9 +23,9 @@ Copy = Literal[0, 1, 2, "s", "m"]  # 0: no data; 1, 2: the two inputs; s: the on
 
 
 class Sym(NamedTuple):
-    """An index symbol: it runs over `size` of `copy`; `index` tells symbols apart."""
+    """An index symbol: it runs over `size` of `copy`; `number` tells symbols apart."""
 
-    index: int
+    number: int
     size: ir.Size
     copy: Copy
     label: str
@@ -453,33 +453,45 @@ def rewrite(v: Value, r: Renaming) -> Value:
     match v:
         case Num() | FeatureDim():
             return v
-        case Access() | Given():
-            return replace(v, copy=r.copy(v.copy), idx=tuple(map(r.index, v.idx)))
-        case Constant():
-            return replace(v, idx=tuple(map(r.index, v.idx)))
-        case Gram():
-            return Gram(
-                v.array, r.copy(v.copy1), tuple(map(r.index, v.idx1)), r.copy(v.copy2), tuple(map(r.index, v.idx2))
-            )
-        case SizeValue():
-            return SizeValue(v.size, r.copy(v.copy))
+        case Access() | Given() | Constant() | Gram() | SizeValue() | Ind():
+            return _rewrite_leaf(v, r)
         case Add():
             return add(*(rewrite(a, r) for a in v.args))
         case Mul():
             return mul(*(rewrite(a, r) for a in v.args))
         case Sum():
             return Sum(r.sym(v.sym), rewrite(v.body, r))
-        case Ind():
-            right = None if v.right is None else r.index(v.right)
-            return Ind(r.index(v.left), right, v.size, r.copy(v.copy))
         case Radial():
-            sides = tuple(_rewrite_side(x, r) for x in v.sides)
+            left, other = (_rewrite_side(x, r) for x in v.sides)
             theta = None if v.theta is None else rewrite(v.theta, r)
-            return Radial(cast("tuple[RadialSide, RadialSide]", sides), rewrite(v.cross, r), theta, v.within)
+            return Radial((left, other), rewrite(v.cross, r), theta, v.within)
         case Soft():
             return Soft(r.sym(v.sym), rewrite(v.value, r), None if v.mask is None else rewrite(v.mask, r))
         case _:
             return map_children(v, lambda c: rewrite(c, r))
+
+
+def _rewrite_leaf(v: Access | Given | Constant | Gram | SizeValue | Ind, r: Renaming) -> Value:
+    match v:
+        case Access() | Given():
+            return replace(v, copy=r.copy(v.copy), idx=tuple(map(r.index, v.idx)))
+        case Constant():
+            return replace(v, idx=tuple(map(r.index, v.idx)))
+        case Gram():
+            one, two = (tuple(map(r.index, idx)) for idx in (v.idx1, v.idx2))
+            return Gram(v.array, r.copy(v.copy1), one, r.copy(v.copy2), two)
+        case SizeValue():
+            return SizeValue(v.size, r.copy(v.copy))
+        case Ind():
+            right = None if v.right is None else r.index(v.right)
+            return Ind(r.index(v.left), right, v.size, r.copy(v.copy))
+        case _:
+            assert_never(v)
+
+
+def _rewrite_side(side: RadialSide, r: Renaming) -> RadialSide:
+    rows, cols, out = (tuple(map(r.sym, s)) for s in (side.rows, side.cols, side.out))
+    return replace(side, covariance=rewrite(side.covariance, r), rows=rows, cols=cols, out=out)
 
 
 def map_children(v: Any, go: Callable[[Value], Value]) -> Value:

@@ -23,7 +23,9 @@ NAMED = {
     "silu": "rt.silu()", "softplus": "rt.softplus()", "elu": "rt.elu()", "gaussian": "rt.gaussian()",
     "leaky_relu[]": "rt.leaky_relu({c})", "elu[]": "rt.elu({c})",
 }  # fmt: skip
-KEEP = frozenset({"step", "sign", "relu", "abs", "erf", "gelu", "tanh", "sigmoid", "silu", "softplus", "elu", "gaussian"})
+KEEP = frozenset(
+    {"step", "sign", "relu", "abs", "erf", "gelu", "tanh", "sigmoid", "silu", "softplus", "elu", "gaussian"}
+)
 
 
 class Functions:
@@ -153,7 +155,10 @@ def _head(f: Head) -> str | None:
     affine = _affine(f.args[0])
     key, value = name, ""
     if "[" in name:
-        key, value = name[: name.index("[")] + "[]" + name[name.index("]") + 1 :], name[name.index("[") + 1 : name.index("]")]
+        key, value = (
+            name[: name.index("[")] + "[]" + name[name.index("]") + 1 :],
+            name[name.index("[") + 1 : name.index("]")],
+        )
     if affine is None or affine[1] != 0:
         return None
     bare = key.rstrip("'")

@@ -1,4 +1,4 @@
-"""The limit variables Z of a program, sampled: kernels with standard errors (design §6.2, step 7)."""
+"""The limit variables Z of a program, sampled: kernels with standard errors."""
 
 from netsor.compilers.sampler.estimate import Estimate, estimate
 from netsor.compilers.sampler.kernels import sampled
