@@ -39,7 +39,7 @@ def steps(lines: Sequence[ir.Line], cut: frozenset[ir.Var] = frozenset()) -> tup
         if line.out not in cut:
             graph.add_edges_from((number[v], i) for v in inputs_of(line) if v in number)
     condensed = nx.condensation(graph)
-    members: dict[int, set[int]] = dict(condensed.nodes(data="members"))
+    members = {c: set(condensed.nodes[c]["members"]) for c in condensed}
     order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(members[c]))
     result: list[Step] = []
     for component in order:
