@@ -24,7 +24,7 @@ def as_dtype(dtype: Any) -> torch.dtype | None:
     known = {"float32": torch.float32, "float64": torch.float64, "float": torch.float64, "double": torch.float64}
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
     if name not in known:
-        raise InputError(f"dtype is float32 or float64, got {dtype!r}", code="NT608")
+        raise InputError(f"dtype is float32 or float64, got {dtype!r}", code="NT609")
     return known[name]
 
 

@@ -179,7 +179,7 @@ class Kernel:
         module = self._printed()
         if module.NUMERIC:
             raise InputError(
-                f"numeric functions ({', '.join(module.NUMERIC)}) have no source to write", code="NT607",
+                f"numeric functions ({', '.join(module.NUMERIC)}) have no source to write", code="NT010",
                 hint="give them as expressions with ns.function",
             )  # fmt: skip
         target.write_text(module.SOURCE)

@@ -8,7 +8,7 @@ from netsor.compilers.results import KernelResult
 from netsor.errors import Diagnostic, UnsupportedError
 
 Names = tuple[str, ...]
-SAMPLED = "NT701"  # the code of a limit for which there is no exact rule
+NO_RULE = ("NT701", "NT702")  # the codes of a function and of a limit for which there is no exact rule
 
 
 def has_rule(derive: Callable[[Names], object], names: Names) -> bool:
@@ -16,7 +16,7 @@ def has_rule(derive: Callable[[Names], object], names: Names) -> bool:
     try:
         derive(names)
     except UnsupportedError as error:
-        if error.diagnostic.code != SAMPLED:
+        if error.diagnostic.code not in NO_RULE:
             raise
         return False
     return True

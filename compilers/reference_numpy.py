@@ -54,5 +54,5 @@ def evaluate(e: sp.Expr, given: Mapping[sp.Symbol, Any]) -> Any:
         return parts[0] ** (int(e.exp) if e.exp.is_Integer else parts[1])
     name = type(e).__name__
     if name not in _SYMPY:
-        raise UnsupportedError(f"the function {name} has no numpy counterpart here", code="NT702")
+        raise UnsupportedError(f"the function {name} has no numpy counterpart here", code="NT701")
     return _SYMPY[name](*parts)

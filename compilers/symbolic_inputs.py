@@ -34,7 +34,7 @@ class Inputs:
         number = 2 if copy == 2 else 1
         if (axis, number) not in self.sizes:
             raise InputError(
-                f"the size of the axis {axis!r} is not known", code="NT604",
+                f"the size of the axis {axis!r} is not known", code="NT602",
                 hint=f'sizes={{"{axis}": 3}}, or exact arrays as inputs',
             )  # fmt: skip
         return self.sizes[axis, number]
@@ -68,7 +68,7 @@ def symbolic_inputs(program: Any, x: Any, x2: Any, gram: Any, sizes: Mapping[str
     if isinstance(gram, tuple | list):
         q = [exact(g) for g in gram]
         if len(q) != 3:
-            raise InputError(f"gram has {len(q)} numbers; a pair has three: (q11, q12, q22)", code="NT604")
+            raise InputError(f"gram has {len(q)} numbers; a pair has three: (q11, q12, q22)", code="NT601")
         return Inputs(False, both, lambda name, a, b: q[a[0] + b[0] - 2], {})
     return Inputs(True, both, lambda name, a, b: gram, {})
 
@@ -114,5 +114,5 @@ def _array(given: Any, var: ir.Var, count: int) -> Any:
     array = np.array(given, dtype=object)
     rank = len(var.dims) + (var.kind == "X")
     if array.ndim != rank:
-        raise InputError(f"{var.name} has {array.ndim} dimensions, expected {rank} (no sample dimension)", code="NT604")
+        raise InputError(f"{var.name} has {array.ndim} dimensions, expected {rank} (no sample dimension)", code="NT601")
     return array

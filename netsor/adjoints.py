@@ -216,7 +216,7 @@ def refuse_data(line: ir.Line, active: set[ir.Var]) -> None:
     """Scalars that depend on trained arrays and multiply data have a gradient that is no line."""
     if isinstance(line, ir.MatMul) and line.vector.kind == "X" and line.vector in active:
         raise UnsupportedError(
-            f"the gradient of the scalars in {line.vector} passes through the data", code="NT701",
+            f"the gradient of the scalars in {line.vector} passes through the data", code="NT702",
             variable=line.out.name, location=line.loc,
             hint="apply the matrix to the data first, then multiply the embedding by the scalar",
         )  # fmt: skip

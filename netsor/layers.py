@@ -170,7 +170,7 @@ def dropout(x: Expr, rate: float) -> NoReturn:
     """Refused: a random mask at training time is not a function of the arrays that a program samples."""
     raise UnsupportedError(
         f"dropout (rate {rate}) has no deterministic limit of this form: its masks are drawn anew at each step",
-        code="NT702", location=caller_location(), hint="leave it out: at evaluation it is the identity",
+        code="NT703", location=caller_location(), hint="leave it out: at evaluation it is the identity",
     )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ class _Terms:
             if x.matrix in transposes:
                 raise UnsupportedError(
                     f"the NTK through a forward use of the transpose of {line.out.name} (line {x.out.name})",
-                    code="NT701", location=x.loc, hint="ns.limit handles programs that are not BP-like",
+                    code="NT702", location=x.loc, hint="ns.limit handles programs that are not BP-like",
                 )  # fmt: skip
             if x.matrix is line.out:
                 if x.out not in self.gradient:

@@ -509,5 +509,5 @@ def unsupported(what: str, node: Node | None = None) -> UnsupportedError:
     """A limit that exists but has no rule here."""
     where = f" (at {node.name})" if node is not None else ""
     return UnsupportedError(
-        f"no exact rule for {what}{where}", code="NT701", hint="ns.compile samples it: tol=…, samples=…"
+        f"no exact rule for {what}{where}", code="NT702", hint="ns.compile samples it: tol=…, samples=…"
     )

@@ -173,6 +173,6 @@ def root(matrix: torch.Tensor, names: Sequence[str]) -> torch.Tensor:
     if eigenvalues[0] < -1e-10 * max(1.0, float(eigenvalues[-1])):
         raise InputError(
             f"the covariances of {', '.join(names)} are not those of any vectors: the matrix has the negative"
-            f" eigenvalue {float(eigenvalues[0]):.3g}", code="NT607",
+            f" eigenvalue {float(eigenvalues[0]):.3g}", code="NT112",
         )  # fmt: skip
     return vectors * eigenvalues.clamp(min=0).sqrt() @ vectors.T

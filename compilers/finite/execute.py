@@ -29,7 +29,7 @@ class Scope:
         if var in self.values:
             return self.values[var]
         if self.outer is None:
-            raise InputError(f"{var} is used before it has a value", code="NT604")
+            raise InputError(f"{var} is used before it has a value", code="NT103")
         return self.outer.read(var).select(self.axis, self.index)
 
     def fixed(self) -> tuple[str, ...]:

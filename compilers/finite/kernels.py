@@ -57,7 +57,7 @@ def nngp(networks: Sequence[Network], results: Sequence[Result], name: str) -> t
                 part = scale * _paired(x, y, v, w, networks[g], networks[h])
                 total = part if total is None else total + part
         if total is None:
-            raise InputError(f"the readout of the output {name} is not an input vector", code="NT605")
+            raise InputError(f"the readout of the output {name} is not an input vector", code="NT607")
         return total
 
     return assembled(networks, block)

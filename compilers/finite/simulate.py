@@ -137,7 +137,7 @@ def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit
     needed = max(random_arrays.memory(p, g.binding(p, width), dtype.itemsize) for g in groups)
     if needed > limit:
         raise InputError(
-            f"the matrices at width {width} take {needed / 1e9:.1f} GB, more than memory={limit:.2g}", code="NT608",
+            f"the matrices at width {width} take {needed / 1e9:.1f} GB, more than memory={limit:.2g}", code="NT606",
             hint="take smaller widths, dtype=torch.float32, or raise memory=",
         )  # fmt: skip
 

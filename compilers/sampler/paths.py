@@ -103,7 +103,7 @@ def element(line: ir.InputMatrix, coupled: bool) -> Element:
         if line.fan_in != "cols":
             raise UnsupportedError(
                 f"{line.out} has fan_in={line.fan_in} with a width as columns: no limit exists",
-                code="NT701",
+                code="NT703",
                 location=line.loc,
             )
         back = sigma * math.sqrt(float(rows.ratio) / float(cols.ratio))

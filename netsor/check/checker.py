@@ -106,7 +106,7 @@ def data_of(p: ir.ProgramLike, x: Any) -> dict[str, Any]:
         return dict(x)
     names = [line.out.name for line in p.lines if isinstance(line, ir.Data)]
     if len(names) != 1:
-        raise InputError(f"{p.name} has {len(names)} inputs: give x as a dict from name to array", code="NT601")
+        raise InputError(f"{p.name} has {len(names)} inputs: give x as a dict from name to array", code="NT604")
     return {names[0]: x}
 
 
@@ -146,7 +146,7 @@ def _chosen(p: ir.ProgramLike, readouts: Iterable[Any] | None) -> tuple[ir.Var, 
     names = [r if isinstance(r, str) else r.name for r in readouts]
     for name in names:
         if name not in vectors:
-            raise InputError(f"{name} is not an input vector of {p.name}", code="NT601")
+            raise InputError(f"{name} is not an input vector of {p.name}", code="NT605")
     return tuple(vectors[name].out for name in names)
 
 
