@@ -212,9 +212,9 @@ def half_exponential(t: Term, k: Tensor, m: Tensor | None) -> Tensor:
 
 
 def _relu_relu(g: Gauss) -> Tensor:
-    """(√det + k12·(π − θ))/2π, θ the angle between the two."""
+    """√det/2π + k12·(π − θ)/2π, θ the angle between the two; exactly k/2 on the diagonal."""
     root = g.det.sqrt()
-    return (root + g.k12 * torch.atan2(root, -g.k12)) / (2 * math.pi)
+    return root / (2 * math.pi) + g.k12 * (torch.atan2(root, -g.k12) / (2 * math.pi))
 
 
 def _step_step(g: Gauss) -> Tensor:

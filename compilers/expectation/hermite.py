@@ -101,25 +101,30 @@ class Series(NamedTuple):
 
 def series(f: Fn, g: Fn, gauss: Gauss, rho: Tensor, largest: float) -> Series:
     """Σ a_k b_k ρ^k with enough terms for the largest |ρ|, or for as large a |ρ| as the bound can reach."""
-    for degree in DEGREES:
-        left = coefficients(f, gauss.k11, gauss.m1, degree)
-        right = coefficients(g, gauss.k22, gauss.m2, degree)
-        products = [s * t for s, t in zip(left.tails, right.tails, strict=True)]
-        terms = _enough(products, largest, TARGET)
-        if terms is not None:
+    left, right, products = _expand(f, g, gauss, DEGREES[0])
+    for degree in DEGREES[1:]:
+        if _enough(products, largest) is not None:
             break
-    reach = largest
-    if terms is None:
-        terms = degree
-        reach = min(largest, (ACCEPT / max(products[-1], 1e-300)) ** (1 / (degree + 1)))
-    error = left.error + right.error + 8 * EPS
+        left, right, products = _expand(f, g, gauss, degree)
+    found = _enough(products, largest)
+    terms = len(products) - 1 if found is None else found
+    reach = largest if found is not None else min(largest, (ACCEPT / max(products[-1], 1e-300)) ** (1 / len(products)))
     value = horner(left.a[: terms + 1], right.a[: terms + 1], rho.clamp(-reach, reach))
-    return Series(value, reach ** (terms + 1) * products[terms] + error, reach, left.scale * right.scale)
+    bound = reach ** (terms + 1) * products[terms] + left.error + right.error + 8 * EPS
+    return Series(value, bound, reach, left.scale * right.scale)
 
 
-def _enough(products: list[float], largest: float, target: float) -> int | None:
+def _expand(f: Fn, g: Fn, gauss: Gauss, degree: int) -> tuple[Coefficients, Coefficients, list[float]]:
+    """Both sides' coefficients and, after each k, √(tail_f · tail_g) relative to the scale."""
+    left = coefficients(f, gauss.k11, gauss.m1, degree)
+    right = coefficients(g, gauss.k22, gauss.m2, degree)
+    return left, right, [s * t for s, t in zip(left.tails, right.tails, strict=True)]
+
+
+def _enough(products: list[float], largest: float) -> int | None:
+    """The first k after which the remainder is below the target, if there is one."""
     for k, tails in enumerate(products):
-        if largest ** (k + 1) * tails <= target:
+        if largest ** (k + 1) * tails <= TARGET:
             return k
     return None
 

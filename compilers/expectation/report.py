@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -12,7 +12,7 @@ _log: ContextVar[list[Record] | None] = ContextVar("netsor_expectation_log", def
 
 
 @contextmanager
-def record() -> Iterator[list[Record]]:
+def record() -> Generator[list[Record], None, None]:
     """Collect `(method, bound)` of every expectation taken inside the block.
 
     `method` is "closed form", "hermite" or "quadrature"; `bound` is the error relative to the scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -64,13 +65,12 @@ def test_gradients_in_general_position(f: ex.Fn, means: tuple[float, ...]) -> No
     _compare(lambda *a: ex.E1(f, *a), [at[0], *at[3:4]])
 
 
-def _compare(value: object, at: list[Tensor]) -> None:
-    assert callable(value)
+def _compare(value: Callable[..., Tensor], at: list[Tensor]) -> None:
     got = torch.autograd.grad(value(*at), at)
     for i, slope in enumerate(got):
 
         def moved(t: float, i: int = i) -> float:
-            return float(value(*[x.detach() + (t if j == i else 0.0) for j, x in enumerate(at)]))  # type: ignore[operator]
+            return float(value(*[x.detach() + (t if j == i else 0.0) for j, x in enumerate(at)]))
 
         h = 2e-3
         want = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h)
