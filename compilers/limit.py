@@ -135,11 +135,17 @@ class LimitResult:
         return ("second_moment", one, two)
 
     def _var(self, name: Any, kinds: str = "GH") -> ir.Var:
-        var = name if isinstance(name, ir.Var) else self._vars.get(getattr(name, "name", name))
+        var = name if isinstance(name, ir.Var) else self._named(getattr(name, "name", name))
         if var is None or var.kind not in kinds:
             what = "scalar" if kinds == "C" else "vector"
             raise InputError(f"the program has no {what} called {name}", code="NT605")
         return var
+
+    def _named(self, name: str) -> ir.Var | None:
+        """A variable, or `d<name>` for the gradient of one where that line has another name."""
+        if name in self._vars:
+            return self._vars[name]
+        return next((g.is_ for g in self.program.gradients if f"d{g.of.name}" == name), None)
 
     def _has_nngp(self) -> bool:
         lines = {line.out: line for line in self.program.lines}

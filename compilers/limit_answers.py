@@ -138,7 +138,8 @@ class SampledAnswers:
         def sample(normals: Any) -> dict[str, Tensor]:
             drawn = self.paths.draw(normals)
             self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
-            return {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
+            found = {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
+            return found | {f"scale {i}": self._scale(q, drawn) for i, q in enumerate(questions)}
 
         with torch.no_grad():
             found = estimate(sample, _relative, lambda: self.stored, **self.options)
@@ -157,6 +158,22 @@ class SampledAnswers:
             case _:
                 return sum(ntk_terms(drawn).values(), torch.zeros((), dtype=torch.float64))
 
+    def _scale(self, question: Question, drawn: Drawn) -> Tensor:
+        """What errors are relative to: E|Z|^k of a moment, √(E Z² E Z̄²) of a second moment, 1 of a scalar."""
+
+        def largest(u: ir.Var, power: int) -> Tensor:
+            return torch.stack([r.values[u].data.abs().pow(power).mean(-1).amax() for r in drawn.results]).amax()
+
+        match question:
+            case ("moment", u, power):
+                return largest(u, power)
+            case ("second_moment", u, v):
+                return (largest(u, 2) * largest(v, 2)).sqrt()
+            case ("scalar", _):
+                return torch.ones((), dtype=torch.float64)
+            case _:
+                return self._answer(question, drawn).abs().amax()
+
     def _stacked(self, drawn: Drawn, var: ir.Var, value: Callable[[Tensor], Tensor]) -> Tensor:
         parts = [value(r.values[var].data) for r in drawn.results]
         if len({part.shape[1:] for part in parts}) > 1:
@@ -167,6 +184,8 @@ class SampledAnswers:
         return out
 
 
-def _relative(name: str, mean: Tensor, error: Tensor) -> float:
-    """The largest error relative to the largest value, or to 1 for smaller ones."""
-    return float(error.amax() / mean.abs().amax().clamp_min(1.0)) if error.numel() else 0.0
+def _relative(mean: dict[str, Tensor], error: dict[str, Tensor]) -> float:
+    """The largest standard error of an answer relative to its scale."""
+    names = [name for name in mean if not name.startswith("scale") and mean[name].numel()]
+    scales = {name: float(mean[f"scale {name}"]) for name in names}
+    return max((float(error[name].amax()) / scales[name] for name in names if scales[name] > 0), default=0.0)

@@ -17,7 +17,7 @@ from netsor.compilers.sampler.normals import Normals
 
 Quantities = dict[str, Tensor]
 Sample = Callable[[Normals], Quantities]
-Relative = Callable[[str, Tensor, Tensor], float]
+Relative = Callable[[Quantities, Quantities], float]  # of means and standard errors
 
 SCRAMBLES = 16
 PILOT, FIRST, MOST = 2**8, 2**11, 2**17  # draws per scramble
@@ -83,5 +83,4 @@ def _scrambles(
     stacks = {name: torch.stack([kept[i][name] for i in numbers]) for name in names}
     mean = {name: stack.mean(0) for name, stack in stacks.items()}
     error = {name: stack.std(0) / len(numbers) ** 0.5 for name, stack in stacks.items()}
-    worst = max((relative(name, mean[name], error[name]) for name in names), default=0.0)
-    return Estimate(mean, error, worst, count, len(numbers))
+    return Estimate(mean, error, relative(mean, error), count, len(numbers))

@@ -174,8 +174,12 @@ def output_shape(network: Any, p: ir.ProgramLike) -> tuple[int, ...]:
 # ---------------------------------------------------------------- results
 
 
-def relative(name: str, mean: Tensor, error: Tensor) -> float:
+def relative(mean: Quantities, error: Quantities) -> float:
     """The largest error: of a kernel relative to √(K_ii K_jj), of a scalar relative to the largest value."""
+    return max((_relative(name, mean[name], error[name]) for name in mean), default=0.0)
+
+
+def _relative(name: str, mean: Tensor, error: Tensor) -> float:
     if name.startswith(SCALAR):
         scale = mean.abs().amax()
     else:
