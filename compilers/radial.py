@@ -140,7 +140,7 @@ class _Damped(torch.autograd.Function):
 
 def _inverse(c: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
     """(I + c m)^{-1} and log det(I + c m), for each c."""
-    return _Damped.apply(c, m)  # type: ignore[no-untyped-call, no-any-return]
+    return _Damped.apply(c, m)  # type: ignore[no-untyped-call]
 
 
 def _tilt(s: Tensor, t: Tensor, x: Tensor, first: Tensor, second: Tensor, theta: Tensor | None) -> Tilted:

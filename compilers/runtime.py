@@ -41,7 +41,7 @@ from netsor.compilers.expectation import (
     times_power,
 )
 from netsor.compilers.expectation.fast import E2
-from netsor.compilers.expectation.scratch import identity
+from netsor.compilers.expectation.scratch import same_inputs
 from netsor.compilers.gram import whole
 from netsor.compilers.inputs import Inputs, Part, Signature, as_inputs
 from netsor.compilers.joint import joint
@@ -87,7 +87,7 @@ class Each:
 def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
     """⟨x, y⟩ / d over the feature axis, by einsum; an input with itself in the same way in every block."""
     out = torch.einsum(subscripts, x, y)
-    if subscripts.startswith("nm") and len(x) == y.shape[1] > 1 and identity(x) == identity(y):
+    if subscripts.startswith("nm") and len(x) > 1 and same_inputs(x, y):
         own = torch.arange(len(x), device=x.device)
         out[own, own] = torch.einsum(subscripts, x, y.transpose(0, 1))[:, 0]
     return out / x.shape[-1]
@@ -170,10 +170,10 @@ def windows(
     """Windows of data: `[n, *positions, tap, *other axes, feature]`, zero outside."""
     x = torch.movedim(x, list(dims), list(range(1, 1 + len(dims))))
     valid = torch.ones((), dtype=torch.bool, device=x.device)
-    index = []
-    for i, (size, step) in enumerate(zip(sizes, stride, strict=True)):
+    index: list[Tensor] = []
+    for i, (size, stretch) in enumerate(zip(sizes, stride, strict=True)):
         taps = torch.tensor([o[i] for o in offsets], device=x.device)
-        place = step * torch.arange(size, device=x.device)[:, None] + taps
+        place = stretch * torch.arange(size, device=x.device)[:, None] + taps
         if wrap:
             place = place % x.shape[1 + i]
         shape = [1] * len(sizes) + [len(offsets)]
@@ -198,7 +198,11 @@ def contract(subscripts: str, operands: Sequence[Any], **sizes: int) -> Tensor:
     inputs, output = subscripts.split("->")
     for letters, x in zip(inputs.split(","), operands, strict=True):
         t = torch.as_tensor(x)
-        shape = t.shape[len(t.shape) - len(letters) :] if t.dim() >= len(letters) else (1,) * (len(letters) - t.dim()) + t.shape
+        shape = (
+            t.shape[len(t.shape) - len(letters) :]
+            if t.dim() >= len(letters)
+            else (1,) * (len(letters) - t.dim()) + t.shape
+        )
         want = [sizes.get(c, shape[i]) for i, c in enumerate(letters)]
         tensors.append(t.reshape(shape).expand(want))
     lead: dict[str, int] = {}
@@ -303,7 +307,9 @@ def softmax(x: Any, dim: int, size: int, mask: Any = None) -> Tensor:
     top = torch.where(mask > 0, x, -torch.inf).amax(dim, keepdim=True)
     weights = mask * torch.exp(torch.where(mask > 0, x - top, torch.zeros((), dtype=x.dtype)))
     sums = weights.sum(dim, keepdim=True)
-    return torch.where(sums > 0, weights / torch.where(sums > 0, sums, torch.ones_like(sums)), torch.zeros_like(weights))
+    return torch.where(
+        sums > 0, weights / torch.where(sums > 0, sums, torch.ones_like(sums)), torch.zeros_like(weights)
+    )
 
 
 # ---------------------------------------------------------------- normalised batches
@@ -444,7 +450,12 @@ def of_samples(x: Any, data: Inputs, *sizes: int) -> Tensor:
 
 
 def evaluate(
-    signature: Signature, each: Callable[[Inputs], Each], pairs: Callable[..., dict[str, Any]], x1: Any, x2: Any, get: Any
+    signature: Signature,
+    each: Callable[[Inputs], Each],
+    pairs: Callable[..., dict[str, Any]],
+    x1: Any,
+    x2: Any,
+    get: Any,
 ) -> KernelResult:
     """Kernels between all inputs of x1 and x2 (of x1 with itself when None)."""
     wanted = frozenset((get,) if isinstance(get, str) else get)

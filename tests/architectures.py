@@ -69,9 +69,10 @@ def tied(case: Case) -> Architecture:
     data = p.data("x")
     x = phi(p.matrix("W1", n, data, var=square(q["sigma_w1"])) @ data + p.bias("b1", n, var=square(q["sigma_b1"])))
     states, W = [x], p.matrix("W", n, n, var=square(q["sigma_w"]))
+    b = p.bias("b" if q["tied_bias"] else "b2", n, var=var_b)
     for l in range(2, q["depth"] + 1):
-        if not q["tied_bias"] or l == 2:
-            b = p.bias("b" if q["tied_bias"] else f"b{l}", n, var=var_b)
+        if l > 2 and not q["tied_bias"]:
+            b = p.bias(f"b{l}", n, var=var_b)
         states.append(phi(W @ states[-1] + b))
     p.output(p.readout("v", n, var=square(q["sigma_v"])), sum(c * s for c, s in zip(q["readout"], states, strict=True)))
     return Architecture(p, case.x)
@@ -83,10 +84,10 @@ def varwidth(case: Case, ratio: float = 0.5) -> Architecture:
     phi = nonlinearity(q["phi"])
     p = ns.Program("varwidth")
     x = p.data("x")
-    for l, var in enumerate(q["sigma_w2"], 1):
-        n = p.width(f"n{l}", ratio=ratio if l == 1 else 1)
+    widths = [p.width(f"n{l}", ratio=ratio if l == 1 else 1) for l in range(1, len(q["sigma_w2"]) + 1)]
+    for l, (n, var) in enumerate(zip(widths, q["sigma_w2"], strict=True), 1):
         x = phi(p.matrix(f"W{l}", n, x, var=var) @ x + p.bias(f"b{l}", n, var=q["sigma_b2"]))
-    p.output(p.readout("v", n, var=q["sigma_v2"]), x)
+    p.output(p.readout("v", widths[-1], var=q["sigma_v2"]), x)
     return Architecture(p, case.x)
 
 

@@ -176,7 +176,7 @@ class Expectations:
         flat: dict[sp.Expr, sp.Symbol] = {}
         expanded = sp.expand(_opaque(expr, scope, flat))
         back = {d: e for e, d in flat.items()}
-        out: list[Term] = []
+        out: list[tuple[Value, Monomial]] = []
         for term in sp.Add.make_args(expanded):
             constants: list[Value] = []
             factors: list[sp.Expr] = []
@@ -437,7 +437,8 @@ def _is_bare(factors: Monomial) -> bool:
 
 def _split_product(expr: sp.Expr, x: sp.Symbol, y: sp.Symbol) -> tuple[sp.Expr, sp.Expr] | None:
     """expr = f(x) g(y), or None."""
-    f, g = [], []
+    f: list[sp.Expr] = []
+    g: list[sp.Expr] = []
     for factor in sp.Mul.make_args(expr):
         has = factor.has(x), factor.has(y)
         if has == (True, True):

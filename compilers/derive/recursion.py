@@ -196,16 +196,16 @@ class Derivation:
 
     def _output_pair(self, o1: ir.Output, o2: ir.Output, kind: str) -> tuple[Value, tuple[Sym, ...]]:
         """One output statement on each side."""
-        v, x, summed, kept = self._sides(o1, o2)
-        terms = self.after(self.rules.second_moment(*v), kind, *x)
+        (v, w), (x, y), (s, t), kept = self._sides(o1, o2)
+        terms = self.after(self.rules.second_moment(v, w), kind, x, y)
         if kind != "K":
-            terms = collect([*self.after(self.rules.tangent(*v, kind), "K", *x), *terms])
-        return self._sum_readout(terms, *summed, o1, o2), (*kept[0], *kept[1])
+            terms = collect([*self.after(self.rules.tangent(v, w, kind), "K", x, y), *terms])
+        return self._sum_readout(terms, s, t, o1, o2), (*kept[0], *kept[1])
 
     def readout_term(self, kind: str, o1: ir.Output, o2: ir.Output) -> Value:
         """What training the readout itself contributes: Θ(v, v̄) E[x x̄]."""
-        v, x, summed, _ = self._sides(o1, o2)
-        return self._sum_readout(self.after(self.rules.tangent(*v, kind), "K", *x), *summed, o1, o2)
+        (v, w), (x, y), (s, t), _ = self._sides(o1, o2)
+        return self._sum_readout(self.after(self.rules.tangent(v, w, kind), "K", x, y), s, t, o1, o2)
 
     def _sides(self, o1: ir.Output, o2: ir.Output) -> Any:
         t1, s1, k1 = self._output_symbols(o1, 1)

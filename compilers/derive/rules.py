@@ -29,7 +29,7 @@ from netsor.compilers.derive.nodes import (
     unsupported,
 )
 from netsor.compilers.derive.requests import Ref, Requests
-from netsor.compilers.derive.terms import UNIT, Terms, collect, dense, scale, single, sum_left, swap
+from netsor.compilers.derive.terms import UNIT, Term, Terms, collect, dense, scale, single, sum_left, swap
 from netsor.compilers.derive.values import (
     ONE,
     ZERO,
@@ -130,9 +130,13 @@ class Rules:
 
     def _expand(self, kind: str, a: Ref, b: Ref) -> Terms:
         """Expand the later line; functions and products wait for the other side."""
-        order = sorted(((self._can_expand(x, y), x.node.id, i) for i, (x, y) in enumerate(((a, b), (b, a)))), reverse=True)
+        order = sorted(
+            ((self._can_expand(x, y), x.node.id, i) for i, (x, y) in enumerate(((a, b), (b, a)))), reverse=True
+        )
         can, _, side = order[0]
         if not can:
+            if not (isinstance(a.node, Fun) or isinstance(b.node, Fun)):
+                raise unsupported(f"{kind} of {a.node.name} with {b.node.name}", a.node)
             return self.expectations.pair(kind, a, b)
         left, right = (a, b) if side == 0 else (b, a)
         found = self._expand_left(kind, left, right)
@@ -150,7 +154,7 @@ class Rules:
         node = cast(AnyNode, a.node)
         match node:
             case Lin():
-                parts = []
+                parts: list[Term] = []
                 for c, child in node.terms:
                     ref = self.q.child(a, cast(AnyNode, child), a.copy)
                     parts.extend(scale(self.q.pair(kind, ref, b), self.coefficient(c, a, a.copy)))

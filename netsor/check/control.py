@@ -125,7 +125,6 @@ def _differs(e: sp.Expr, at_limit: sp.Expr, symbols: Sequence[sp.Symbol], limit:
             gaps.append(_largest_gap(near, at_limit, symbols, mp.mpf(2) ** -k))
         if all(g is not None for g in gaps) and gaps[-1] > 1e-3 and gaps[-1] > 0.5 * gaps[0]:
             return Growth(False, f"2^-{steps[-1]} away from the limit it differs by {mp.nstr(gaps[-1], 3)} near 0")
-        near = e.xreplace({c: _exactly(v) for (c, _), v in zip(limit, moved, strict=True)})
         if symbols and _faster(e, at_limit, symbols, limit, direction):
             return Growth(False, "its difference from the limit grows faster than any polynomial, however near it is")
     return None
