@@ -88,7 +88,7 @@ class Function:
         self.name = name
         self.arity = arity
         self.parity: Parity = parity
-        self.growth = growth
+        self.growth: Growth | None = growth
         self.kinks = kinks
         self.jumps = jumps
         self.evaluate = evaluate

@@ -68,8 +68,8 @@ def test_rank_deficient_batches_agree_with_a_basis_of_their_range() -> None:
     x, y = batch(6, 3, 1), batch(4, 3, 2)
     wide = [torch.cat([b, torch.zeros(1, b.shape[1], 5, dtype=torch.float64)], -1) * (8 / 3) ** 0.5 for b in (x, y)]
     kernel = ns.compile(programs.batchnorm_mlp(1, "relu", 0.1))
-    for one, two in (((x, y), wide), ((x, None), (wide[0], None))):
-        a, b = kernel(*one), kernel(*two)
+    for one, two in ((y, wide[1]), (None, None)):
+        a, b = kernel(x, one), kernel(wide[0], two)
         for left, right in ((a.nngp, b.nngp), (a.ntk, b.ntk)):
             assert left is not None and right is not None
             assert torch.isfinite(left).all()

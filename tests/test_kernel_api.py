@@ -152,7 +152,7 @@ def test_numeric_function_equals_its_expression() -> None:
 
 def test_saved_module_runs_alone(tmp_path: Path) -> None:
     kernel = ns.compile(programs.rnn("relu"))
-    path = kernel.save(tmp_path / "kernels.py")
+    kernel.save(tmp_path / "kernels.py")
     x = data(2, 3, 4)
     np.save(tmp_path / "x.npy", x.numpy())
     code = "import kernels, numpy, torch; print(repr(kernels.ntk(torch.tensor(numpy.load('x.npy'))).tolist()))"
@@ -223,10 +223,13 @@ def reference_kernel(phi: str, x: Any, y: Any) -> Any:
         cosine = c / mpmath.sqrt(a * b)
         cosine = max(min(cosine, mpmath.mpf(1)), mpmath.mpf(-1))
         angle = mpmath.pi - mpmath.acos(cosine)
-        return (mpmath.sqrt(1 - cosine**2) + angle * cosine) * mpmath.sqrt(a * b) / (2 * mpmath.pi), angle / (2 * mpmath.pi)
+        arc = mpmath.sqrt(1 - cosine**2) + angle * cosine
+        return arc * mpmath.sqrt(a * b) / (2 * mpmath.pi), angle / (2 * mpmath.pi)
 
     w, b, v = (mpmath.mpf(s) for s in ("1.3", "0.2", "0.9"))
-    inner = {k: sum(p * q for p, q in zip(*z, strict=True)) / d for k, z in (("xx", (x, x)), ("yy", (y, y)), ("xy", (x, y)))}
+    inner = {
+        k: sum(p * q for p, q in zip(*z, strict=True)) / d for k, z in (("xx", (x, x)), ("yy", (y, y)), ("xy", (x, y)))
+    }
     k = {key: w * value + b for key, value in inner.items()}
     theta = inner["xy"] + 1
     for last in (False, True):

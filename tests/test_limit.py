@@ -12,8 +12,7 @@ from load import Case, cases, load
 
 import netsor as ns
 from netsor.compilers.limit import LimitResult
-from netsor.programs import gia_counterexample, mlp, tied_autoencoder
-from netsor.programs import paper
+from netsor.programs import gia_counterexample, mlp, paper, tied_autoencoder
 
 CASES = cases("gia_*")
 POLYNOMIAL = [name for name in CASES if load(name).params["phi"] in ("square", "cube")]
@@ -107,12 +106,15 @@ def test_exact_and_sampled_agree() -> None:
     p.let("y", W.T @ (h**2))
     q = ns.Program("single")
     n = q.width("n")
-    W = q.matrix("W", n, n, var=0.5)
-    h = q.let("h", W @ q.vector("u", n, mean=1, var=2))
-    q.let("y", W.T @ (h**2))
+    M = q.matrix("W", n, n, var=0.5)
+    h = q.let("h", M @ q.vector("u", n, mean=1, var=2))
+    q.let("y", M.T @ (h**2))
     exact, sampled = ns.limit(q), ns.limit(p, samples=2**15)
     assert (exact.method, sampled.method) == ("exact", "sampled")
-    for question in (("mean", "y"), ("second_moment", "y"), ("second_moment", "y", "u"), ("moment", "y", 4)):
+    questions: list[tuple[Any, ...]] = [
+        ("mean", "y"), ("second_moment", "y"), ("second_moment", "y", "u"), ("moment", "y", 4),
+    ]  # fmt: skip
+    for question in questions:
         value, error = ask(sampled, question), sampled.error(*question)
         assert abs(float(value.flatten()[0]) - float(ask(exact, question).flatten()[0])) <= 4 * float(error.max())
 

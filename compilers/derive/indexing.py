@@ -112,7 +112,8 @@ def _key(line: Any) -> tuple[Any, ...]:
 def own_copy(a: Ref) -> Copy:
     if a.copy != 0:
         return a.copy
-    return next((s.copy for s in a.symbols if s.copy != 0), 0)
+    nothing: Copy = 0
+    return next((s.copy for s in a.symbols if s.copy != 0), nothing)
 
 
 def side(q: Requests, a: Ref) -> Map:

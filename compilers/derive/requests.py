@@ -131,13 +131,14 @@ class Requests:
         return self._back(terms, table, copies)
 
     def _canonical(self, refs: tuple[Ref, ...]) -> tuple[tuple[Ref, ...], dict[Sym, Sym], dict[Copy, Copy], Space]:
-        own = {c for r in refs for c in _copies(r)} - {0}
+        own: set[Copy] = {c for r in refs for c in _copies(r) if c != 0}
         if own == {1, 2}:
             space: Space = "pair"
             copies: dict[Copy, Copy] = {}
         elif len(own) == 1:
             space = "input"
-            copies = {next(iter(own)): "s"}
+            (only,) = own
+            copies = {only: "s"}
         else:
             space, copies = "const", {}
         table: dict[Sym, Sym] = {}
@@ -145,9 +146,7 @@ class Requests:
             for axis, s in r.binding:
                 if s not in table:
                     table[s] = Sym(len(table), s.size, self._sym_copy(s, r, space), axis.name)
-        out = tuple(
-            Ref(r.node, copies.get(r.copy, r.copy), tuple((a, table[s]) for a, s in r.binding)) for r in refs
-        )
+        out = tuple(Ref(r.node, copies.get(r.copy, r.copy), tuple((a, table[s]) for a, s in r.binding)) for r in refs)
         return out, table, copies, space
 
     @staticmethod

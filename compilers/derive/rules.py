@@ -56,7 +56,7 @@ from netsor.functions import exact
 
 @dataclass
 class Rules:
-    """The rules over one normal form. A kind is K or a tangent kind; `trained` restricts a tangent kind to one array."""
+    """The rules over one normal form. A kind is K or a tangent kind; `trained` restricts it to one array."""
 
     normal: Normal
     trained: dict[str, ir.Var | None] = field(default_factory=dict)  # tangent kind -> its one trained array, None: all
@@ -358,7 +358,8 @@ def own_copy(a: Ref) -> Copy:
     """The copy that a reference's data-sized axes belong to."""
     if a.copy != 0:
         return a.copy
-    return next((s.copy for s in a.symbols if s.copy != 0), 0)
+    nothing: Copy = 0
+    return next((s.copy for s in a.symbols if s.copy != 0), nothing)
 
 
 def inverse_size(sym: Sym) -> Value:

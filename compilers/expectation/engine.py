@@ -65,16 +65,17 @@ class _Pair(torch.autograd.Function):
         return pair(f, g, gauss(k11, k22, k12, m1, m2))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        (grad,) = grads
         f, g = ctx.pair
         given = ctx.saved_tensors
         df, dg = f.derivative, g.derivative
         price = ((0.5, df.derivative, g), (0.5, f, dg.derivative), (1.0, df, dg), (1.0, df, g), (1.0, f, dg))
-        grads = [
+        found = [
             _sum_to(grad * (c * E2(a, b, *given)), x) if x is not None and needed else None
             for (c, a, b), x, needed in zip(price, given, ctx.needs_input_grad[2:], strict=True)
         ]
-        return (None, None, *grads)
+        return (None, None, *found)
 
 
 class _Diagonal(torch.autograd.Function):
@@ -85,7 +86,8 @@ class _Diagonal(torch.autograd.Function):
         return diagonal(f, g, k, m)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        (grad,) = grads
         f, g = ctx.pair
         k, m = ctx.saved_tensors
         df, dg = f.derivative, g.derivative
@@ -105,7 +107,8 @@ class _Single(torch.autograd.Function):
         return single(f, k, m)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        (grad,) = grads
         k, m = ctx.saved_tensors
         prime = ctx.f.derivative
         first = None

@@ -16,7 +16,9 @@ from netsor.dsl import Program, inputs_of
 from netsor.errors import NetsorError
 
 VERDICTS = ("well_typed", "bp_like", "simple_gia", "gia_valid", "polynomially_bounded", "parameter_controlled")
-common = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+common = settings(
+    max_examples=20, deadline=None, suppress_health_check=[*HealthCheck.__members__.values()], derandomize=True
+)
 
 
 def verdicts(report: Report) -> dict[str, bool | None]:

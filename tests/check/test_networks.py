@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -155,8 +157,7 @@ def test_gradients() -> None:
 
 
 def test_check_is_callable_after_its_package_is_imported() -> None:
-    import netsor.check.types  # noqa: F401
-
+    importlib.import_module("netsor.check.types")
     assert ns.check(deep(1)).ok
 
 
@@ -175,7 +176,7 @@ def test_elements_of_a_family_are_candidates() -> None:
     n = q.width("n")
     q.axis("t", 2)
     u = q.vector("u", n, axes="t")
-    W = q.matrix("W", n, n)
-    h = q.let("h", W @ ns.tanh(u.sum("t")))
-    q.let("dx", W.T @ (ns.tanh.prime(h) * u.at("t", 1)))
+    M = q.matrix("M", n, n)
+    h = q.let("h", M @ ns.tanh(u.sum("t")))
+    q.let("dx", M.T @ (ns.tanh.prime(h) * u.at("t", 1)))
     assert check(q).bp_like is False

@@ -46,7 +46,7 @@ def test_architectures(name: str) -> None:
     compare(backprop(BUILTIN[name]()))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=30, deadline=None, suppress_health_check=[*HealthCheck.__members__.values()], derandomize=True)
 @given(programs(lines=6, scans=False))
 def test_generated(p: Program) -> None:
     sizes = fitting(p.lines, 6)
