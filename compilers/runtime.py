@@ -181,7 +181,8 @@ def windows(
         place = place.view(shape)
         valid = valid & (place >= 0) & (place < x.shape[1 + i])
         index.append(place.clamp(0, x.shape[1 + i] - 1))
-    picked = x[(slice(None), *index)]
+    everywhere: tuple[Any, ...] = (slice(None), *index)
+    picked = x[everywhere]
     return picked * valid.to(x.dtype).view(*valid.shape, *[1] * (picked.dim() - 1 - valid.dim()))
 
 
