@@ -156,7 +156,7 @@ class SampledAnswers:
             case ("nngp",):
                 return finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
             case _:
-                return sum(ntk_terms(drawn).values(), torch.zeros((), dtype=torch.float64))
+                return sum(ntk_terms(drawn, drawn).values(), torch.zeros((), dtype=torch.float64))
 
     def _scale(self, question: Question, drawn: Drawn) -> Tensor:
         """What errors are relative to: E|Z|^k of a moment, √(E Z² E Z̄²) of a second moment, 1 of a scalar."""

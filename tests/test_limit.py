@@ -160,6 +160,8 @@ def test_bp_like_programs_do_not_differ() -> None:
     """For an MLP the general rule is the compiled kernel, and gradient independence holds."""
     p = mlp(2, "square")
     r, kernel = ns.limit(p, X), ns.compile(p)(X)
+    assert kernel.ntk is not None
+    assert kernel.nngp is not None
     np.testing.assert_allclose(np.asarray(r.ntk, dtype=float), kernel.ntk.numpy(), rtol=1e-12)
     np.testing.assert_allclose(np.asarray(r.nngp, dtype=float), kernel.nngp.numpy(), rtol=1e-12)
     assert not any(r.differs.values())

@@ -17,15 +17,21 @@ from netsor.errors import InputError
 Kernels = dict[str, torch.Tensor]
 
 
-def assembled(networks: Sequence[Network], block: Callable[[int, int], torch.Tensor]) -> torch.Tensor:
+Columns = tuple[Sequence[Network], Sequence[Result]]  # the other side of a kernel; None is the same side
+
+
+def assembled(
+    networks: Sequence[Network], block: Callable[[int, int], torch.Tensor], others: Sequence[Network] | None = None
+) -> torch.Tensor:
     """`[sample, sample′, …]` from blocks of pairs of groups."""
-    total = sum(n.samples for n in networks)
+    others = networks if others is None else others
     result: torch.Tensor | None = None
     for g, a in enumerate(networks):
-        for h, b in enumerate(networks):
+        for h, b in enumerate(others):
             part = block(g, h)
             if result is None:
-                result = part.new_zeros(total, total, *part.shape[2:])
+                shape = (sum(n.samples for n in networks), sum(n.samples for n in others))
+                result = part.new_zeros(*shape, *part.shape[2:])
             if part.shape[2:] != result.shape[2:]:
                 raise InputError(
                     "the samples' kernels have different axes: their sizes differ", code="NT602",
@@ -38,8 +44,11 @@ def assembled(networks: Sequence[Network], block: Callable[[int, int], torch.Ten
     return result
 
 
-def nngp(networks: Sequence[Network], results: Sequence[Result], name: str) -> torch.Tensor:
+def nngp(
+    networks: Sequence[Network], results: Sequence[Result], name: str, columns: Columns | None = None
+) -> torch.Tensor:
     """The covariance of the output given the last layer: Σ scale scale̅ Cov(v_s, v̄_s̄) x_s·x̄_s̄."""
+    others, ends = (networks, results) if columns is None else columns
     p = networks[0].program
     lines = {line.out: line for line in p.lines}
     outputs = [o for o in p.outputs if o.name == name]
@@ -52,15 +61,15 @@ def nngp(networks: Sequence[Network], results: Sequence[Result], name: str) -> t
             for q, w in zip(outputs, readouts, strict=True):
                 if v.out.rows != w.out.rows or not isinstance(v, ir.InputVector) or not isinstance(w, ir.InputVector):
                     continue
-                scale = networks[g].scale(o) * networks[h].scale(q) * float(v.multiplier) * float(w.multiplier)
-                x, y = _flat(networks[g], results[g], o, axes), _flat(networks[h], results[h], q, axes)
-                part = scale * _paired(x, y, v, w, networks[g], networks[h])
+                scale = networks[g].scale(o) * others[h].scale(q) * float(v.multiplier) * float(w.multiplier)
+                x, y = _flat(networks[g], results[g], o, axes), _flat(others[h], ends[h], q, axes)
+                part = scale * _paired(x, y, v, w, networks[g], others[h])
                 total = part if total is None else total + part
         if total is None:
             raise InputError(f"the readout of the output {name} is not an input vector", code="NT607")
         return total
 
-    return assembled(networks, block)
+    return assembled(networks, block, others)
 
 
 def _flat(network: Network, result: Result, output: ir.Output, axes: Sequence[str]) -> torch.Tensor:
@@ -120,17 +129,20 @@ def _with_axes(part: torch.Tensor, a: Result, b: Result, name: str) -> torch.Ten
 
 
 def second_moment(
-    networks: Sequence[Network], results: Sequence[Result], var: ir.Var, other: ir.Var | None = None
-) -> torch.Tensor:
+    networks: Sequence[Network], results: Sequence[Result], var: ir.Var, other: ir.Var | None = None,
+    columns: Columns | None = None,
+) -> torch.Tensor:  # fmt: skip
     """(1/n) Σ_α u_α v̄_α as `[sample, sample′, *axes, *axes′]`, v = u by default."""
 
-    def flat(g: int, u: ir.Var) -> torch.Tensor:
-        value: Value = results[g].values[u]
-        return value.data.expand(networks[g].samples, *value.data.shape[1:])
+    others, ends = (networks, results) if columns is None else columns
+
+    def flat(network: Network, result: Result, u: ir.Var) -> torch.Tensor:
+        value: Value = result.values[u]
+        return value.data.expand(network.samples, *value.data.shape[1:])
 
     def block(g: int, h: int) -> torch.Tensor:
-        x, y = flat(g, var), flat(h, var if other is None else other)
+        x, y = flat(networks[g], results[g], var), flat(others[h], ends[h], var if other is None else other)
         product = x.reshape(-1, x.shape[-1]) @ y.reshape(-1, y.shape[-1]).T / x.shape[-1]
         return product.reshape(*x.shape[:-1], *y.shape[:-1]).movedim(x.ndim - 1, 1)
 
-    return assembled(networks, block)
+    return assembled(networks, block, others)

@@ -21,6 +21,7 @@ from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import InputError
 
 SCALAR, VECTOR, TERM = "scalar.", "vector.", "terms."
+SIDES = ("first: ", "second: ")  # kernels of one batch alone, which errors are relative to
 
 
 def sampled(
@@ -32,31 +33,26 @@ def sampled(
 
     All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None.
     """
-    groups, n1, total = joined(p, x1, x2, device)
+    first, second = batches(p, x1, x2, device)
     program = with_backward(p) if {"ntk", "terms"} & set(get) else p
-    paths = Paths(program, groups)
-    request = Request(program, tuple(get), total)
+    paths = Paths(program, first + second)
+    request = Request(program, tuple(get), len(first))
     with torch.no_grad():
         found = estimate(
             lambda normals: request.evaluate(paths.draw(normals)), relative, lambda: request.stored,
             tol=tol, samples=samples, seed=seed, device=device, memory=memory,
         )  # fmt: skip
-    rows, cols = slice(0, n1), slice(0, n1) if x2 is None else slice(n1, total)
-    return collected(found, get, rows, cols, dtype or floating(x1, x2))
+    return collected(found, dtype or floating(x1, x2))
 
 
-def joined(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], int, int]:
-    """The groups of both batches, samples numbered through; the number in the first and in both."""
+def batches(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
+    """The groups of both batches; none of the second in a symmetric call."""
     place = device or torch.device("cpu")
-    groups = bind(p, x1, None, torch.float64, place)
-    first = sum(len(g.samples) for g in groups)
-    if x2 is None:
-        return groups, first, first
-    more = bind(p, x2, None, torch.float64, place)
-    if groups[0].features != more[0].features:
+    first = bind(p, x1, None, torch.float64, place)
+    second = [] if x2 is None else bind(p, x2, None, torch.float64, place)
+    if second and first[0].features != second[0].features:
         raise InputError("the two batches have different numbers of features", code="NT602")
-    shifted = [replace(g, samples=tuple(first + i for i in g.samples)) for g in more]
-    return groups + shifted, first, first + sum(len(g.samples) for g in more)
+    return first, second
 
 
 def with_backward(p: Any) -> Any:
@@ -87,30 +83,40 @@ class Request:
 
     program: Any
     get: tuple[str, ...]
-    total: int
+    first: int  # the number of groups of the first batch
     stored: int = 0
 
     def evaluate(self, drawn: Drawn) -> Quantities:
-        """Joint kernels `[sample, sample′, …]` of all groups, and scalars `[sample, *axes]`."""
+        """Kernels `[sample, sample′, …]` and scalars `[sample, *axes]`; with two batches also the kernels of each."""
         self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
+        one, two = drawn.groups(0, self.first), drawn.groups(self.first)
+        if not two.networks:
+            return self._kernels(one, one)
+        found = self._kernels(one, two)
+        for mark, side in zip(SIDES, (one, two), strict=True):
+            found |= {mark + name: k for name, k in self._kernels(side, side).items() if not name.startswith(SCALAR)}
+        return found
+
+    def _kernels(self, drawn: Drawn, other: Drawn) -> Quantities:
+        columns = (other.networks, other.results)
         found: Quantities = {}
         returned = {r.name: r.value for r in self.program.returned}
         by_name = {line.out.name: line.out for line in self.program.lines}
         for name in self.get:
             if name == "nngp":
-                found[name] = finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
+                found[name] = finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name, columns)
             elif name in ("ntk", "terms"):
-                found |= self._terms(drawn, name)
+                found |= self._terms(drawn, other, name)
             elif name in returned:
                 found[SCALAR + name] = self._scalar(drawn, returned[name])
             elif name in by_name and by_name[name].kind in ("G", "H"):
-                found[VECTOR + name] = finite.second_moment(drawn.networks, drawn.results, by_name[name])
+                found[VECTOR + name] = finite.second_moment(drawn.networks, drawn.results, by_name[name], None, columns)
             else:
                 raise InputError(f"the program has no vector or returned scalar called {name}", code="NT605")
         return found
 
-    def _terms(self, drawn: Drawn, name: str) -> Quantities:
-        terms = ntk_terms(drawn)
+    def _terms(self, drawn: Drawn, other: Drawn, name: str) -> Quantities:
+        terms = ntk_terms(drawn, other)
         if name == "terms":
             return {TERM + array: value for array, value in terms.items()}
         whole = sum(list(terms.values())[1:], next(iter(terms.values()))) if terms else None
@@ -121,26 +127,33 @@ class Request:
         shapes = {part.shape[1:] for _, part in parts}
         if len(shapes) > 1:
             raise InputError(f"{var} has axes whose sizes differ between samples", code="NT602")
-        out = parts[0][1].new_zeros(self.total, *shapes.pop())
+        out = parts[0][1].new_zeros(sum(len(places) for places, _ in parts), *shapes.pop())
         for places, part in parts:
             out[list(places)] = part.expand(len(places), *part.shape[1:])
         return out
 
 
-def ntk_terms(drawn: Drawn) -> Quantities:
+def ntk_terms(drawn: Drawn, other: Drawn) -> Quantities:
     """The NTK by trained array: multiplier² · (rows/n_out) · E[Z^dy Z^dȳ] · E[Z^z Z^z̄] over all pairs of uses."""
     p = drawn.networks[0].program
-    found = [scaled(p, backward_factors(n, r.values)) for n, r in zip(drawn.networks, drawn.results, strict=True)]
-    axes = [output_shape(n, p) for n in drawn.networks]
+    rows = factors(drawn)
+    columns = rows if other.networks == drawn.networks else factors(other)
 
     def term(array: str) -> Tensor:
         def block(g: int, h: int) -> Tensor:
-            part = gram(found[g][array], found[h][array])
-            return part.reshape(*part.shape[:2], *axes[g], *axes[h])
+            part = gram(rows[g][array], columns[h][array])
+            shape = (*output_shape(drawn.networks[g], p), *output_shape(other.networks[h], p))
+            return part.reshape(*part.shape[:2], *shape)
 
-        return finite.assembled(drawn.networks, block)
+        return finite.assembled(drawn.networks, block, other.networks)
 
-    return {array: term(array) for array in found[0]}
+    return {array: term(array) for array in rows[0]}
+
+
+def factors(drawn: Drawn) -> list[dict[str, Factors]]:
+    """The gradients of every group."""
+    p = drawn.networks[0].program
+    return [scaled(p, backward_factors(n, r.values)) for n, r in zip(drawn.networks, drawn.results, strict=True)]
 
 
 def scaled(p: ir.ProgramLike, factors: dict[str, Factors]) -> dict[str, Factors]:
@@ -176,31 +189,36 @@ def output_shape(network: Any, p: ir.ProgramLike) -> tuple[int, ...]:
 
 def relative(mean: Quantities, error: Quantities) -> float:
     """The largest error: of a kernel relative to √(K_ii K_jj), of a scalar relative to the largest value."""
-    return max((_relative(name, mean[name], error[name]) for name in mean), default=0.0)
+    names = [name for name in mean if not name.startswith(SIDES)]
+    return max((float((error[name] / _scale(name, mean)).nan_to_num(0, 0).max()) for name in names), default=0.0)
 
 
-def _relative(name: str, mean: Tensor, error: Tensor) -> float:
+def _scale(name: str, mean: Quantities) -> Tensor:
     if name.startswith(SCALAR):
-        scale = mean.abs().amax()
-    else:
-        rows = math.isqrt(mean.numel())
-        axes = (mean.ndim - 2) // 2
-        order = [0, *range(2, 2 + axes), 1, *range(2 + axes, mean.ndim)]
-        mean, error = (t.permute(order).reshape(rows, rows) for t in (mean, error))
-        root = mean.diagonal().abs().sqrt()
-        scale = root[:, None] * root[None]
-    known = scale > 0
-    return float((error / scale)[known.expand_as(error)].amax()) if bool(known.any()) else 0.0
+        return mean[name].abs().amax()
+    one, two = (_roots(mean.get(mark + name, mean[name])) for mark in SIDES)
+    shape = [*one.shape[:1], *two.shape[:1], *one.shape[1:], *two.shape[1:]]
+    product = one.flatten()[:, None] * two.flatten()
+    product = product.reshape(*one.shape, *two.shape).movedim(one.ndim, 1)
+    return product.reshape(shape)
 
 
-def collected(found: Estimate, get: Sequence[str], rows: slice, cols: slice, dtype: torch.dtype) -> KernelResult:
-    """The blocks of a call as a result."""
+def _roots(kernel: Tensor) -> Tensor:
+    """√K_ii of a kernel `[sample, sample, *axes, *axes]` as `[sample, *axes]`."""
+    shape = [kernel.shape[0], *kernel.shape[2 : 2 + (kernel.ndim - 2) // 2]]
+    size = math.prod(shape)
+    square = kernel.movedim(1, 1 + len(shape[1:])).reshape(size, size)
+    return square.diagonal().abs().sqrt().reshape(shape)
+
+
+def collected(found: Estimate, dtype: torch.dtype) -> KernelResult:
+    """A call's result; what errors are relative to is left out."""
     result = KernelResult(method="sampled", error=found.relative)
-    for name, value in found.mean.items():
-        place = (rows,) if name.startswith(SCALAR) else (rows, cols)
-        key = name.removeprefix(SCALAR).removeprefix(VECTOR)
-        result.errors[key], value = found.error[name][place].to(dtype), value[place].to(dtype)
-        result.methods[key] = "sampled"
+    for name, mean in found.mean.items():
+        if name.startswith(SIDES):
+            continue
+        value, key = mean.to(dtype), name.removeprefix(SCALAR).removeprefix(VECTOR)
+        result.errors[key], result.methods[key] = found.error[name].to(dtype), "sampled"
         if name in ("nngp", "ntk"):
             setattr(result, name, value)
         elif name.startswith(TERM):

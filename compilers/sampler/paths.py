@@ -41,6 +41,10 @@ class Drawn:
     networks: list[Limit]
     results: list[Result]
 
+    def groups(self, start: int, stop: int | None = None) -> Drawn:
+        """Some of the groups."""
+        return Drawn(self.networks[start:stop], self.results[start:stop])
+
     def value(self, var: ir.Var) -> list[Value]:
         return [r.values[var] for r in self.results]
 
