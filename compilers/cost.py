@@ -9,6 +9,7 @@ from typing import Any, cast
 from netsor import ir
 from netsor.compilers.derive.recursion import Recursion, entries_in
 from netsor.compilers.derive.values import Access, Entry, Expect1, Expect2, ExpectJ, Gram, Sum, Sym, Value, walk
+from netsor.compilers.lowering.module import in_order, scheduled
 
 FLOPS = {Expect1: 30, Expect2: 60, ExpectJ: 10_000}  # a rough weight of one expectation, in additions
 
@@ -50,7 +51,7 @@ def size_number(size: ir.Size, sizes: Mapping[str, int]) -> int:
 
 def per_pair(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int, int]:
     """Numbers alive at once, numbers written and operations of one pair."""
-    pair = [e for e in r.used if e.space == "pair"]
+    pair = [e for block in scheduled([b for b in in_order(r.used) if b[0].space == "pair"]) for e in block]
     last: dict[Entry, int] = {}
     for i, e in enumerate(pair):
         for x in entries_in(cast(Value, e.value)):

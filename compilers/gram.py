@@ -13,26 +13,77 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation import record
+from netsor.compilers.expectation.scratch import current, scratch
 from netsor.compilers.inputs import Inputs
 from netsor.compilers.results import KernelResult, describe_log
 from netsor.errors import InputError
 
 Block = tuple[slice, slice]
+Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
 CACHE = 512 * 1024  # bytes of one tensor of a block
 
 
 def whole(
-    each: Callable[[Inputs], Any], pairs: Callable[..., dict[str, Any]], one: Inputs, two: Inputs | None,
+    each: Callable[[Inputs], Any], pairs: Pairs, one: Inputs, two: Inputs | None,
     get: frozenset[str], tile: int | None = None,
 ) -> KernelResult:  # fmt: skip
     """All pairs of one and two (of one with itself when two is None), by blocks of `tile` × `tile` inputs."""
-    with record() as log:
+    two = None if two is not None and same(one, two) else two
+    with record() as log, scratch():
         a = each(one)
         b = a if two is None else each(two)
-        out = _assemble(a, b, pairs, get, tile or max(one.samples, b.data.samples), two is None)
+        run = Blocks(each, pairs, a, b, get)
+        out = _assemble(run, tile or max(one.samples, b.data.samples))
     result = _result(a, out, get)
     result.method, result.error = describe_log(log)
     return result
+
+
+def same(one: Inputs, two: Inputs) -> bool:
+    """Are these the same numbers, in arrays that need no gradient?"""
+    pairs = [(one.arrays[k], two.arrays[k]) for k in one.arrays]
+    plain = not any(t.requires_grad for p in pairs for t in p)
+    return plain and all(x.shape == y.shape and x.dtype == y.dtype and torch.equal(x, y) for x, y in pairs)
+
+
+class Blocks:
+    """The kernels of any block. Float32 entries that are too close to |ρ| = 1 are computed again in float64."""
+
+    def __init__(self, each: Callable[[Inputs], Any], pairs: Pairs, a: Any, b: Any, get: frozenset[str]) -> None:
+        self.each, self.pairs, self.a, self.b, self.get = each, pairs, a, b, get
+        self.symmetric = a is b
+        self.near: list[Tensor] = []  # numbers of the two inputs, [entries, 2]
+        self.chunk = 1024
+        tensors = (*a.data.arrays.values(), *b.data.arrays.values())
+        self.differentiable = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.a.data.samples, self.b.data.samples
+
+    def __call__(self, rows: slice, cols: slice) -> dict[str, Tensor]:
+        shared = current()
+        assert shared is not None
+        shared.watching = self.a.data.dtype == torch.float32 and not self.differentiable
+        out = _flat(self.pairs(self.a.rows(rows), self.b.cols(cols), self.get))
+        if shared.near is not None:
+            found = shared.near.expand(rows.stop - rows.start, cols.stop - cols.start).nonzero()
+            self.near.append(found + torch.tensor([rows.start, cols.start], device=found.device))
+        shared.watching = False
+        shared.release()
+        return out
+
+    def repair(self, out: dict[str, Tensor]) -> None:
+        """Compute the entries again that were too near for float32, and write them into the whole kernels."""
+        if not self.near:
+            return
+        a = self.each(self.a.data.to(torch.float64))
+        b = a if self.symmetric else self.each(self.b.data.to(torch.float64))
+        for i, j in (part.unbind(1) for part in torch.cat(self.near).split(self.chunk)):
+            for key, value in _flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get)).items():
+                out[key][i, j] = value[:, 0].to(out[key].dtype)
+                if self.symmetric:
+                    out[key][j, i] = mirrored(value)[0].to(out[key].dtype)
 
 
 def blocks(rows: int, cols: int, tile: int, symmetric: bool) -> Iterator[Block]:
@@ -42,21 +93,24 @@ def blocks(rows: int, cols: int, tile: int, symmetric: bool) -> Iterator[Block]:
             yield slice(i, min(i + tile, rows)), slice(j, min(j + tile, cols))
 
 
-def _assemble(a: Any, b: Any, pairs: Any, get: frozenset[str], tile: int, symmetric: bool) -> dict[str, Any]:
-    n, m = a.data.samples, b.data.samples
+def _assemble(run: Blocks, tile: int) -> dict[str, Any]:
+    n, m = run.shape
+    run.chunk = max(1, tile * tile // 64)
     if n <= tile and m <= tile:
-        return dict(pairs(a, b, get))
-    out: dict[str, Any] = {}
-    differentiable = any(t.requires_grad for t in (*a.data.arrays.values(), *b.data.arrays.values()))
+        out = run(slice(0, n), slice(0, m))
+        run.repair(out)
+        return _nested(out)
+    out = {}
     parts: dict[str, list[tuple[Block, Tensor]]] = {}
-    for rows, cols in blocks(n, m, tile, symmetric):
-        for key, value in _flat(pairs(a.slice(rows), b.slice(cols), get)).items():
-            if differentiable:
+    for rows, cols in blocks(n, m, tile, run.symmetric):
+        for key, value in run(rows, cols).items():
+            if run.differentiable:
                 parts.setdefault(key, []).append(((rows, cols), value))
             else:
-                _place(out, key, value, (rows, cols), (n, m), symmetric)
+                _place(out, key, value, (rows, cols), (n, m), run.symmetric)
     for key, found in parts.items():
-        out[key] = _joined(found, (n, m), symmetric)
+        out[key] = _joined(found, (n, m), run.symmetric)
+    run.repair(out)
     return _nested(out)
 
 

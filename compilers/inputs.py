@@ -87,6 +87,8 @@ class Inputs:
             known = self.size.setdefault(axis, fixed if fixed is not None else size)
             if size != known or (fixed is not None and size != fixed):
                 raise InputError(f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602")
+        if bool(torch.isfinite(value.sum())):  # NaN and infinity stay in a sum
+            return
         bad = ~torch.isfinite(value).flatten(1).all(1) if value.numel() else torch.zeros(value.shape[0], dtype=torch.bool)
         if bool(bad.any()):
             which = int(bad.nonzero()[0])

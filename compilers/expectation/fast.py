@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.expectation import engine
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import gauss
 from netsor.compilers.expectation.report import report
@@ -29,6 +30,7 @@ NEAR = {torch.float32: 1e-3, torch.float64: 1e-5}  # 1 − |r| below this is nea
 STEP = Gate(0.5, 0.5, 0.0)
 Rule = Callable[["Block"], Tensor]
 Exact = Callable[..., Tensor]
+Mean = Tensor | None
 
 
 class Block:
@@ -37,7 +39,7 @@ class Block:
     def __init__(self, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float]) -> None:
         self.k11, self.k22, self.k12, self.noise = k11, k22, k12, noise
         scratch = current()
-        self.share: dict[str, Any] = {} if scratch is None else scratch.geometry([k11, k22, k12], *noise)
+        self.share: dict[str, Any] = {} if scratch is None else scratch.geometry([k11, k22, k12], noise)
 
     def _once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
         if name not in self.share:
@@ -49,28 +51,58 @@ class Block:
     def correlation(self) -> Tensor:
         return self._once("r", self._correlation)
 
+    @property
+    def near(self) -> Tensor | None:
+        """The entries too close to |r| = 1, if there are any."""
+        self.correlation  # noqa: B018 - finds them
+        found: Tensor | None = self.share["near"]
+        return found
+
     def _correlation(self) -> Tensor:
         r = self.k12 * inverse_root(self.k11, self.noise[0])
         other = inverse_root(self.k22, self.noise[1])
-        r = r.mul_(other) if torch.broadcast_shapes(r.shape, other.shape) == r.shape else r * other
+        r = r.mul_(other) if covers(r, other) else r * other
         self.share["near"] = near(r)
-        return r.clamp_(-1, 1)
+        return r if self.share["near"] is None else r.clamp_(-1, 1)
 
     @property
     def complement(self) -> Tensor:
-        """1 − r²."""
-        return self._once("c", lambda: self.correlation.square().neg_().add_(1))
+        """1 − r², a tensor of its own."""
+        r = self.correlation
+        return torch.addcmul(r.new_ones(()), r, r, value=-1)
 
     @property
-    def steps(self) -> Tensor:
-        """(π − θ)/2π."""
-        return self._once("s", lambda: torch.acos(self.correlation).mul_(-0.5 / math.pi).add_(0.5))
+    def angle(self) -> Tensor:
+        """π − θ."""
+        return self._once("angle", lambda: torch.neg(self.correlation).acos_())
+
+
+def covers(x: Tensor, y: Tensor) -> bool:
+    """Does y broadcast to the shape of x?"""
+    extra = x.dim() - y.dim()
+    return extra >= 0 and all(n in (1, m) for n, m in zip(y.shape, x.shape[extra:], strict=True))
+
+
+def per_input(k: Tensor, name: str, make: Callable[[], Tensor]) -> Tensor:
+    """A function of the variances of inputs, computed once in a call."""
+    scratch = current()
+    out: Tensor = make() if scratch is None else scratch.keep(k, (name,), make)
+    return out
 
 
 def inverse_root(k: Tensor, noise: float = 0.0) -> Tensor:
     """1/√(k + noise), and 0 where it is infinite."""
-    k = k.clamp(min=0) + noise
-    return k.rsqrt().masked_fill_(k == 0, 0.0) if not noise else k.rsqrt_()
+
+    def make() -> Tensor:
+        positive = k.clamp(min=0) + noise
+        return torch.where(positive == 0, 0.0, positive.rsqrt())
+
+    return per_input(k, f"inverse root {noise}", make)
+
+
+def root(k: Tensor) -> Tensor:
+    return per_input(k, "root", lambda: k.clamp(min=0).sqrt_().mul_(math.sqrt(0.5 / math.pi)))
+
 
 
 def near(r: Tensor) -> Tensor | None:
@@ -78,20 +110,19 @@ def near(r: Tensor) -> Tensor | None:
     if r.numel() == 0:
         return None
     bound = 1 - NEAR[r.dtype]
-    low, high = torch.aminmax(r)
-    if float(high) <= bound and float(low) >= -bound:
+    low, high = (float(x) for x in torch.aminmax(r))
+    if high <= bound and low >= -bound:
         return None
-    return r.abs() > bound
-
-
-def roots(b: Block) -> tuple[Tensor, Tensor]:
-    return b.k11.clamp(min=0).sqrt_().mul_(0.5 / math.pi), b.k22.clamp(min=0).sqrt_()
+    return (r > bound) if low >= -bound else (r < -bound) if high <= bound else r.abs() > bound
 
 
 def _relus(b: Block) -> Tensor:
-    one, two = roots(b)
-    out = b.complement.sqrt().mul_(one).mul_(two)
-    return out.addcmul_(b.k12, b.steps)
+    out = b.complement.sqrt_()
+    return out.mul_(root(b.k11)).mul_(root(b.k22)).addcmul_(b.k12, b.angle, value=0.5 / math.pi)
+
+
+def _steps(b: Block) -> Tensor:
+    return b.angle * (0.5 / math.pi)
 
 
 def _erfs(b: Block) -> Tensor:
@@ -100,7 +131,7 @@ def _erfs(b: Block) -> Tensor:
 
 def _gaussians(b: Block) -> Tensor:
     one, two = ((t / (k + t)).sqrt_() for k, t in zip((b.k11, b.k22), b.noise, strict=True))
-    return b.complement.rsqrt().mul_(one).mul_(two)
+    return b.complement.rsqrt_().mul_(one).mul_(two)
 
 
 # ---------------------------------------------------------------- which functions
@@ -123,15 +154,15 @@ def _homogeneous(f: Fn, g: Fn) -> Rule | None:
         one, two = _linear(f, power), _linear(g, power)
         if one is not None and two is not None and one[1] and two[1]:
             (a, b), (c, d) = one, two
-            base: Rule = _relus if power else lambda block: block.steps
+            base: Rule = _relus if power else _steps
             plain, both = a * c + 0.5 * (a * d + b * c), b * d
 
             def rule(block: Block, power: int = power) -> Tensor:
                 out = base(block)
-                out = out * both if both != 1 else out
+                out = out.mul_(both) if both != 1 else out
                 if not plain:
                     return out
-                return out + (plain * block.k12 if power else plain)
+                return out.add_(block.k12, alpha=plain) if power else out.add_(plain)
 
             return rule
     return None
@@ -170,18 +201,17 @@ def rule(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
 # ---------------------------------------------------------------- whole blocks
 
 
-def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, exact: Exact) -> Tensor | None:
-    """E f(u)g(v) of a block, or None when another route has to take it; `exact` takes entries one by one."""
+def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor) -> Tensor | None:
+    """E f(u)g(v) of a block, or None when another route has to take it."""
     if k12.dtype not in NEAR or not k11.dtype == k22.dtype == k12.dtype or not untracked(k11, k22, k12):
         return None
     found = rule(f, g)
     if found is None:
         return None
-    b = Block(k11, k22, k12, found[1])
-    b.correlation  # noqa: B018 - says which entries are near
-    out = found[0](b)
+    block = Block(k11, k22, k12, found[1])
+    out = found[0](block)
     report("closed form", 0.0)
-    return repaired(out, b.share["near"], (k11, k22, k12), lambda *k: exact(f, g, gauss(*k, None, None)))
+    return repaired(out, block.near, (k11, k22, k12), lambda *k: engine.pair(f, g, gauss(*k, None, None)))
 
 
 def repaired(out: Tensor, mask: Tensor | None, given: tuple[Tensor, ...], exact: Exact) -> Tensor:
@@ -194,3 +224,17 @@ def repaired(out: Tensor, mask: Tensor | None, given: tuple[Tensor, ...], exact:
         return out
     some = (k.expand(mask.shape)[mask].double() for k in given)
     return out.masked_scatter(mask, exact(*some).to(out.dtype))
+
+
+def E2(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None) -> Tensor:
+    """E f(u)g(v) as `engine.E2` has it, by the fast routes where there is one."""
+    if m1 is None and m2 is None and all(isinstance(k, Tensor) for k in (k11, k22, k12)):
+        found = pair(f, g, k11, k22, k12)
+        if found is not None:
+            return found
+        scratch = current()
+        if scratch is not None and scratch.watching and (f.kinks or g.kinks):
+            mask = Block(k11, k22, k12, (0.0, 0.0)).near
+            if mask is not None:
+                scratch.mark(mask)
+    return engine.E2(f, g, k11, k22, k12, m1, m2)

@@ -22,19 +22,20 @@ class Scratch:
     def __init__(self) -> None:
         self.near: Tensor | None = None
         self.watching = False
-        self._last: tuple[Key, list[Tensor], dict[str, Any]] | None = None
+        self._last: tuple[tuple[float, float], list[Tensor], dict[str, Any]] | None = None
         self._kept: dict[Key, tuple[Tensor, Any]] = {}
 
-    def geometry(self, tensors: list[Tensor], *rest: float) -> dict[str, Any]:
+    def geometry(self, tensors: list[Tensor], noise: tuple[float, float]) -> dict[str, Any]:
         """A dict that lives until the geometry of other tensors is asked for."""
-        key = (*map(identity, tensors), *rest)
-        if self._last is None or self._last[0] != key:
-            self._last = (key, tensors, {})  # the tensors stay alive, so that no other has their address
-        return self._last[2]
+        last = self._last
+        if last is None or last[0] != noise or not all(map(alike, tensors, last[1])):
+            last = (noise, tensors, {})  # the tensors stay alive, so that no other has their address
+            self._last = last
+        return last[2]
 
     def keep(self, tensor: Tensor, name: Key, make: Callable[[], Any]) -> Any:
         """A quantity of one input's tensor, made once."""
-        key = (identity(tensor), *name)
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), *name)
         if key not in self._kept:
             self._kept[key] = (tensor, make())
         return self._kept[key][1]
@@ -67,10 +68,14 @@ def scratch() -> Iterator[Scratch]:
         _current.reset(token)
 
 
-def identity(t: Tensor) -> Key:
-    """The same memory seen with the same shape, up to dimensions of size 1; writing in place makes another."""
-    dims = tuple((s, n) for s, n in zip(t.stride(), t.shape, strict=True) if n != 1)
-    return (t.data_ptr(), dims, t.dtype, t.device, 0 if t.is_inference() else t._version)
+def alike(x: Tensor, y: Tensor) -> bool:
+    """The same memory seen with the same shape."""
+    return x is y or (x.data_ptr() == y.data_ptr() and x.shape == y.shape and x.stride() == y.stride())
+
+
+def same_inputs(x: Tensor, y: Tensor) -> bool:
+    """Are `[n, 1, ...]` and `[1, n, ...]` the same inputs?"""
+    return x.data_ptr() == y.data_ptr() and alike(x.transpose(0, 1), y)
 
 
 def untracked(*tensors: Tensor) -> bool:

@@ -162,12 +162,9 @@ class Emitter:
         return self._read(base, self._leads(own, v.copy), v.entry.dims, v.idx, order, v.copy)
 
     def _leads(self, space: str, copy: Copy) -> list[str]:
-        """Sample dimensions of an array as they stand here: ':' present, 'None' to insert."""
-        if space == "const":
-            return []
-        if self.space == "input" or space == "pair":
-            return [":"] * self.leads
-        return [":", "None"] if copy == 1 else ["None", ":"]
+        """Sample dimensions of an array: in a pair those of a are [n, 1, ...], those of b [1, m, ...]."""
+        del copy
+        return [] if space == "const" else [":"] * self.leads
 
     def _call(self, v: Access, order: Sequence[Sym]) -> str:
         """An entry of the loop, called at integers (or at the positions of a wavefront)."""
@@ -340,7 +337,7 @@ class Emitter:
         out = "".join(names[s] for s in present)
         one, two = self._rows(v.array[0], v.copy1, v.idx1), self._rows(v.array[1], v.copy2, v.idx2)
         if self.space == "pair":
-            text = f'rt.gram("n{first}d,m{second}d->nm{out}", {one}, {two})'
+            text = f'rt.gram("nm{first}d,nm{second}d->nm{out}", {one}, {two})'
         else:
             text = f'rt.gram("n{first}d,n{second}d->n{out}", {one}, {two})'
         return self._align(text, self.leads, present, kept)
@@ -349,7 +346,7 @@ class Emitter:
         """An array of one copy, its axes at the sizes of the symbols that they run with."""
         text = f"{self.data(copy)}.{var.name}"
         other = [
-            f"({k}, {self.size(i.size, i.copy)})" for k, i in enumerate(cast("tuple[Sym, ...]", idx), 1)
+            f"({k}, {self.size(i.size, i.copy)})" for k, i in enumerate(cast("tuple[Sym, ...]", idx), self.leads)
             if self.space == "pair" and not isinstance(i.size, int) and i.copy in (1, 2) and i.copy != copy
         ]  # fmt: skip
         return f"rt.fit({text}, {', '.join(other)})" if other else text
@@ -383,7 +380,7 @@ class Emitter:
         leads = self._leads(own, body.copy)
         specs = []
         for p, i in enumerate(body.idx):
-            if isinstance(i, Sym):
+            if not isinstance(i, Win | Inv):
                 continue
             s = i.s if isinstance(i, Win) else i.t
             kind = "rt.forward" if isinstance(i, Win) else "rt.adjoint"

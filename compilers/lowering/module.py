@@ -15,6 +15,7 @@ from netsor.compilers.derive.values import (
     Access,
     Const,
     Entry,
+    Expect2,
     Given,
     Gram,
     Num,
@@ -33,6 +34,7 @@ from netsor.compilers.lowering.emit import Emitter
 from netsor.compilers.lowering.functions import Functions
 
 Block = list[Entry]
+Statement = tuple[tuple[str, ...], list[str]]  # the results that need it, and its lines
 
 
 @dataclass
@@ -52,7 +54,7 @@ class _Module:
     def __init__(self, recursion: Recursion) -> None:
         self.r = recursion
         self.functions = Functions()
-        self.blocks = _blocks(recursion.used)
+        self.blocks = in_order(recursion.used)
         self.data = DataArrays(recursion.program, self.functions.numeric)
         for name in dict.fromkeys(n for e in recursion.used for v in walk(cast(Value, e.value)) for n in _arrays(v)):
             self.data.need(name)
@@ -126,21 +128,27 @@ class _Module:
         ]
         if self.r.terms:
             wanted.append(("terms", self.r.terms))
-        done: set[Entry] = set()
         needs = {name: _closure(results.values()) for name, results in wanted}
-        last = self._last_uses([n for n, _ in wanted], needs)
-        for i, (name, results) in enumerate(wanted):
-            users = [n for n, _ in wanted[i:] if n == name or needs[n] & (needs[name] - done)]
-            section: list[str] = []
-            for block in self.blocks:
-                if block[0].space == "pair" and block[0] in needs[name] and block[0] not in done:
-                    section += self._block(emitter, block, "        ")
-                    done |= set(block)
-                    section += self._deletions(last, block, "        ")
-            if section:
-                body += [f"    if {_condition(users)}:", *section]
+        names = tuple(needs)
+        if names:
+            body += [f"    if get.isdisjoint({names!r}):", "        return out"]
+        body += _guarded(self._statements(emitter, needs), names)
+        for name, results in wanted:
             body += self._outputs(emitter, name, results)
         return [*body, "    return out"]
+
+    def _statements(self, emitter: Emitter, needs: dict[str, set[Entry]]) -> list[Statement]:
+        """The blocks of pairs with the results that need them, each followed by what is forgotten after it."""
+        users = {e: tuple(n for n in needs if e in needs[n]) for e in set().union(*needs.values())}
+        found = scheduled([b for b in self.blocks if b[0].space == "pair" and b[0] in users])
+        last = self._last_uses(found)
+        out: list[Statement] = []
+        for block in found:
+            out.append((users[block[0]], self._block(emitter, block, "        ")))
+            for who in dict.fromkeys(users[e] for e in last.get(block[0], [])):
+                names = sorted(e.name for e in last[block[0]] if users[e] == who)
+                out.append((who, [f"        del {', '.join(names)}"]))
+        return out
 
     def _outputs(self, emitter: Emitter, name: str, results: dict[str, Result]) -> list[str]:
         if name == "terms":
@@ -155,31 +163,17 @@ class _Module:
         sizes = ", ".join(emitter.size(s.size, s.copy) for s in r.dims)
         return f"rt.shaped({emitter.emit(r.value, r.dims)}, a, b{', ' if sizes else ''}{sizes})"
 
-    def _last_uses(self, names: Sequence[str], needs: dict[str, set[Entry]]) -> dict[Entry, list[Entry]]:
+    def _last_uses(self, order: list[Block]) -> dict[Entry, list[Entry]]:
         """Entries that may be forgotten after a block, keyed by the block's first entry."""
-        results = {**self.r.results, **{f"terms.{k}": v for k, v in self.r.terms.items()}}
-        kept = {e for r in results.values() for e in entries_in(r.value)}
-        home: dict[Entry, set[str]] = {}
-        for n in names:
-            for e in needs[n]:
-                home.setdefault(e, set()).add(n)
+        kept = {e for r in (*self.r.results.values(), *self.r.terms.values()) for e in entries_in(r.value)}
         last: dict[Entry, Entry] = {}
-        for block in self.blocks:
-            if block[0].space != "pair":
-                continue
-            for e in {x for y in block for x in entries_in(cast(Value, y.value))}:
-                if e.space == "pair" and e not in kept:
-                    last[e] = block[0]
+        for block in order:
+            read = {x for y in block for x in entries_in(cast(Value, y.value))}
+            last.update({e: block[0] for e in read if e.space == "pair" and e not in kept and e not in block})
         out: dict[Entry, list[Entry]] = {}
         for e, reader in last.items():
-            if home.get(e) == home.get(reader) or len(names) == 1:
-                out.setdefault(reader, []).append(e)
+            out.setdefault(reader, []).append(e)
         return out
-
-    def _deletions(self, last: dict[Entry, list[Entry]], block: Block, indent: str) -> list[str]:
-        own = set(block)
-        names = sorted(e.name for e in last.get(block[0], []) if e not in own)
-        return [f"{indent}del {', '.join(names)}"] if names else []
 
     # ------------------------------------------------------------ blocks
 
@@ -201,9 +195,9 @@ class _Module:
     def _loop(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
         """A recurrence: one memoised function of integers per entry, then its table."""
         looping = _loop_dims(block)
-        order = wave_order(block, looping) if emitter.space == "pair" else None
-        if order is not None:
-            return self._wave(emitter, order, looping, indent)
+        wave = wave_order(block, looping) if emitter.space == "pair" else None
+        if wave is not None:
+            return self._wave(emitter, wave, looping, indent)
         tables = {e: tuple(i for i, d in enumerate(e.dims) if d in looping[e]) for e in block}
         data = "data" if emitter.space == "input" else "a.data"
         lines: list[str] = []
@@ -248,6 +242,30 @@ class _Module:
 
 
 # ---------------------------------------------------------------- structure of a recursion
+
+
+def _guarded(statements: list[Statement], names: tuple[str, ...]) -> list[str]:
+    """The statements under their conditions, neighbours with the same condition together."""
+    lines: list[str] = []
+    for users, group in itertools.groupby(statements, key=lambda s: s[0]):
+        always = users == names
+        lines += [] if always else [f"    if {_condition(users)}:"]
+        lines += [line[4:] if always else line for _, body in group for line in body]
+    return lines
+
+
+def scheduled(blocks: list[Block]) -> list[Block]:
+    """The blocks as early as what they read allows; expectations over the same Gaussians side by side."""
+    level: dict[Entry, int] = {}
+    first: dict[Value, int] = {}
+    keys = []
+    for i, block in enumerate(blocks):
+        values = [cast(Value, e.value) for e in block]
+        depth = 1 + max((level[x] for v in values for x in entries_in(v) if x in level), default=-1)
+        level.update(dict.fromkeys(block, depth))
+        covariances = [v.k12 for value in values for v in walk(value) if isinstance(v, Expect2)]
+        keys.append((depth, min([i, *(first.setdefault(k, i) for k in covariances)]), i))
+    return [blocks[i] for _, _, i in sorted(keys)]
 
 
 def wave_order(block: Block, looping: dict[Entry, set[Sym]]) -> Block | None:
@@ -298,7 +316,7 @@ def _steps(v: Access, looping: dict[Entry, set[Sym]], own: list[Sym], sign: int)
     return steps
 
 
-def _blocks(entries: Iterable[Entry]) -> list[Block]:
+def in_order(entries: Iterable[Entry]) -> list[Block]:
     """Strongly connected components in an order in which everything read stands before."""
     entries = list(entries)
     place = {e: i for i, e in enumerate(entries)}
