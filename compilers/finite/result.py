@@ -16,7 +16,7 @@ class Simulation:
 
     Names: `nngp` (covariance of the output given the last layer), `ntk` (backward lines), `ntk_autograd`,
     `terms.<array>`, `terms_autograd.<array>`, `output` (`[seed, sample, …]`) and `vectors.<name>`; with several
-    outputs `.<output>` follows the first part.
+    outputs `.<output>` follows the first part. `errors` are the standard errors of limits that are sampled.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Simulation:
     seeds: list[int]
     limits: Mapping[str, torch.Tensor]
     samples: dict[int, dict[str, list[torch.Tensor]]] = field(default_factory=dict)
+    errors: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def add(self, width: int, kernels: Mapping[str, torch.Tensor]) -> None:
         at = self.samples.setdefault(width, {})
@@ -71,6 +72,10 @@ class Simulation:
 
     def limit_of(self, key: str) -> torch.Tensor | None:
         return self.limits.get(key.replace("_autograd", ""))
+
+    def error_of(self, key: str) -> torch.Tensor | None:
+        """The standard errors of a sampled limit, else None."""
+        return self.errors.get(key.replace("_autograd", ""))
 
     def deviations(self, key: str, width: int) -> torch.Tensor:
         """‖K_n − K‖_F / ‖K‖_F of every seed."""

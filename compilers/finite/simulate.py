@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -31,16 +32,17 @@ def simulate(
     """Sample the arrays, run the lines, and take the kernels, for every width and seed.
 
     The NNGP is the output's covariance given the last layer; the NTK is taken from the backward lines (Eq. 12 at
-    finite width) and by torch autograd. `limit` is a compiled kernel's result (or a dict of its parts); None compiles
-    the program, False leaves deviations out. `vectors` names vectors whose second moments are wanted; `memory` bounds
-    the bytes of the matrices; `store` is a file that keeps finished runs, which are not repeated.
+    finite width) and by torch autograd. `limit` is a compiled kernel's result, that of `ns.limit`, or a dict of parts;
+    None compiles the program, False leaves deviations out. `vectors` names vectors whose second moments are wanted;
+    `memory` bounds the bytes of the matrices; `store` is a file that keeps finished runs, which are not repeated.
     """
     check_device(device)
     program = _with_backward(p) if "backward" in methods else p
     groups = bind(program, x, sizes, dtype, device)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     _fits(program, groups, max(widths), dtype, memory)
-    result = Simulation(p.name, list(widths), numbers, _limits(p, x, limit, vectors))
+    known = _compiled(p, x, vectors) if limit is None and p.outputs else limit
+    result = Simulation(p.name, list(widths), numbers, _limits(p, known), errors=_errors(known))
     run = _Runner(program, groups, methods, vectors, dtype, device)
     inputs = [value.data for group in groups for value in group.values.values()]
     kept = Store(store, str(program) if store else "", inputs, f"{methods} {vectors} {dtype}")
@@ -142,24 +144,43 @@ def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit
         )  # fmt: skip
 
 
-def _limits(p: Any, x: Any, limit: Any, vectors: Sequence[str]) -> dict[str, torch.Tensor]:
+def _compiled(p: Any, x: Any, vectors: Sequence[str]) -> Any:
+    from netsor.compilers.compile import compile
+
+    return compile(p)(x, get=("nngp", "ntk", *vectors))
+
+
+def _errors(limit: Any) -> dict[str, torch.Tensor]:
+    """The standard errors of a sampled limit by the names that the runner uses."""
+    errors = getattr(limit, "errors", None) or {}
+    if callable(getattr(limit, "error", None)):  # the result of ns.limit
+        errors = {key: limit.error(key) for key in ("nngp", "ntk") if getattr(limit, key) is not None}
+    vectors = getattr(limit, "vectors", None) or {}
+    named = {f"vectors.{key}" if key in vectors else key: value for key, value in errors.items()}
+    return {key: _tensor(value) for key, value in named.items()}
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    """In float64 on the CPU; exact rationals are rounded."""
+    if isinstance(value, np.ndarray):
+        value = value.astype(float)
+    return torch.as_tensor(value).detach().cpu().to(torch.float64)
+
+
+def _limits(p: Any, limit: Any) -> dict[str, torch.Tensor]:
     """The limit by the names that the runner uses."""
     if limit is False or not p.outputs:
         return {}
-    if limit is None:
-        from netsor.compilers.compile import compile
-
-        limit = compile(p)(x, get=("nngp", "ntk", *vectors))
-    found: dict[str, torch.Tensor] = {}
+    found: dict[str, Any] = {}
     for key in ("nngp", "ntk"):
         value = limit.get(key) if isinstance(limit, Mapping) else getattr(limit, key, None)
         if isinstance(value, Mapping):
-            found |= {f"{key}.{name}": torch.as_tensor(v) for name, v in value.items()}
+            found |= {f"{key}.{name}": v for name, v in value.items()}
         elif value is not None:
-            found[key] = torch.as_tensor(value)
+            found[key] = value
     more = limit.get("vectors") if isinstance(limit, Mapping) else getattr(limit, "vectors", None)
-    found |= {f"vectors.{name}": torch.as_tensor(v) for name, v in (more or {}).items()}
-    return {key: value.detach().cpu().to(torch.float64) for key, value in found.items()}
+    found |= {f"vectors.{name}": v for name, v in (more or {}).items()}
+    return {key: _tensor(value) for key, value in found.items()}
 
 
 __all__ = ["WIDTHS", "Simulation", "simulate"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from netsor.cli import arrays
 from netsor.cli.load import load
@@ -24,15 +25,30 @@ def simulate(args: argparse.Namespace) -> int:
         simulation(p, x, widths=args.widths, seeds=args.seeds) for p, x in zip(programs, inputs, strict=True)
     ]  # fmt: skip
     if args.json:
-        found = [result.as_dict() for result in results]
+        found = [result.as_dict() | {"convergence": _tests(result)} for result in results]
         print(json.dumps(found[0] if len(found) == 1 else found, indent=2, ensure_ascii=False))
     else:
-        print("\n\n".join(str(result) for result in results))
+        print("\n\n".join(str(result) + _table(result) for result in results))
     if args.plot is not None:
         from netsor.cli.plot import draw
 
         draw(results, args.plot)
     return OK
+
+
+def _tests(result: Any) -> dict[str, Any]:
+    """The tests of convergence by kernel; none from fewer than three widths or two seeds."""
+    from netsor.compilers.convergence import convergence, testable
+
+    return {c.key: c.as_dict() for c in convergence(result)} if testable(result) else {}
+
+
+def _table(result: Any) -> str:
+    """The tests of convergence as printed below the deviations."""
+    from netsor.compilers.convergence import HEAD, convergence, testable
+
+    rows = convergence(result) if testable(result) else []
+    return "\n\n" + "\n".join([HEAD, *map(str, rows)]) if rows else ""
 
 
 def limit(args: argparse.Namespace) -> int:
