@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from netsor.compilers.boxes import adjoint, box, forward
 from netsor.compilers.expectation import (
     E1,
     E11,
@@ -87,7 +87,7 @@ class Each:
 def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
     """⟨x, y⟩ / d over the feature axis, by einsum; an input with itself in the same way in every block."""
     out = torch.einsum(subscripts, x, y)
-    if subscripts.startswith("nm") and len(x) > 1 and same_inputs(x, y):
+    if subscripts.startswith("nm") and same_inputs(x, y):
         own = torch.arange(len(x), device=x.device)
         out[own, own] = torch.einsum(subscripts, x, y.transpose(0, 1))[:, 0]
     return out / x.shape[-1]
@@ -225,73 +225,6 @@ def _common(tensors: Sequence[Tensor]) -> torch.dtype:
 def total(x: Any, size: int) -> Any:
     """The sum over the last dimension, which has size 1 where the term does not depend on it."""
     return x.sum(-1) if x.shape[-1] == size else x[..., 0] * size
-
-
-@dataclass(frozen=True)
-class Move:
-    """How a dimension moves with a tap: `dim` counts from behind the sample dimensions."""
-
-    dim: int
-    offsets: tuple[int, ...]
-    stride: int
-    size: int
-    wrap: bool
-    back: bool
-
-
-def forward(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bool) -> Move:
-    """Output s reads stride·s + offset; `size` outputs."""
-    return Move(dim, offsets, stride, size, wrap, False)
-
-
-def adjoint(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bool) -> Move:
-    """Input s is added to output stride·s + offset; `size` outputs."""
-    return Move(dim, offsets, stride, size, wrap, True)
-
-
-def box(x: Tensor, leads: int, *moves: Move) -> Tensor:
-    """Σ over taps of x moved along all dimensions of `moves` by the same tap; outside counts as zero."""
-    shape = list(x.shape)
-    for m in moves:
-        shape[leads + m.dim] = m.size
-    out = x.new_zeros(shape)
-    for tap in range(len(moves[0].offsets)):
-        read, write = [slice(None)] * x.dim(), [slice(None)] * x.dim()
-        source = x
-        empty = False
-        for m in moves:
-            d = leads + m.dim
-            if m.wrap:
-                source = _wrapped(m, tap, source, d)
-                continue
-            r, w = _slices(m, tap, x.shape[d])
-            empty |= r.start >= r.stop or w.start >= w.stop
-            read[d], write[d] = r, w
-        if not empty:
-            out[tuple(write)] += source[tuple(read)]
-    return out
-
-
-def _slices(m: Move, tap: int, size: int) -> tuple[slice, slice]:
-    """Which inputs are read and which outputs written for one tap."""
-    o, k = m.offsets[tap], m.stride
-    inner, outer = (m.size, size) if not m.back else (size, m.size)
-    first = max(0, -(o // k))
-    last = min(inner - 1, (outer - 1 - o) // k)
-    near = slice(first, last + 1)
-    far = slice(k * first + o, k * last + o + 1, k) if last >= first else slice(0, 0)
-    return (far, near) if not m.back else (near, far)
-
-
-def _wrapped(m: Move, tap: int, x: Tensor, dim: int) -> Tensor:
-    """x moved by one tap along a dimension that wraps; adjoint inputs that meet in one output add up."""
-    count = x.shape[dim] if m.back else m.size
-    read = (m.stride * torch.arange(count, device=x.device) + m.offsets[tap]) % (m.size if m.back else x.shape[dim])
-    if not m.back:
-        return x.index_select(dim, read)
-    shape = list(x.shape)
-    shape[dim] = m.size
-    return x.new_zeros(shape).index_add(dim, read, x)
 
 
 def softmax(x: Any, dim: int, size: int, mask: Any = None) -> Tensor:

@@ -150,22 +150,23 @@ def _linear(f: Fn, power: int) -> tuple[float, float] | None:
 
 def _homogeneous(f: Fn, g: Fn) -> Rule | None:
     """Bilinearity over x^power and x^power·step, the same power in both."""
-    for power in (0, 1):
+    for power, base in enumerate((_steps, _relus)):
         one, two = _linear(f, power), _linear(g, power)
         if one is not None and two is not None and one[1] and two[1]:
             (a, b), (c, d) = one, two
-            base: Rule = _relus if power else _steps
-            plain, both = a * c + 0.5 * (a * d + b * c), b * d
-
-            def rule(block: Block, power: int = power) -> Tensor:
-                out = base(block)
-                out = out.mul_(both) if both != 1 else out
-                if not plain:
-                    return out
-                return out.add_(block.k12, alpha=plain) if power else out.add_(plain)
-
-            return rule
+            return _combination(base, power, b * d, a * c + 0.5 * (a * d + b * c))
     return None
+
+
+def _combination(base: Rule, power: int, both: float, plain: float) -> Rule:
+    def rule(block: Block) -> Tensor:
+        out = base(block)
+        out = out.mul_(both) if both != 1 else out
+        if not plain:
+            return out
+        return out.add_(block.k12, alpha=plain) if power else out.add_(plain)
+
+    return rule
 
 
 def _smooth(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:

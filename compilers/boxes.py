@@ -1,0 +1,143 @@
+"""Sums over windows: Σ over taps of a tensor moved along several dimensions by the same tap.
+
+Taps that are a product of independent offsets (rows × columns) are summed one group of dimensions after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Move:
+    """How a dimension moves with a tap: `dim` counts from behind the sample dimensions."""
+
+    dim: int
+    offsets: tuple[int, ...]
+    stride: int
+    size: int
+    wrap: bool
+    back: bool
+
+
+def forward(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bool) -> Move:
+    """Output s reads stride·s + offset; `size` outputs."""
+    return Move(dim, offsets, stride, size, wrap, False)
+
+
+def adjoint(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bool) -> Move:
+    """Input s is added to output stride·s + offset; `size` outputs."""
+    return Move(dim, offsets, stride, size, wrap, True)
+
+
+def box(x: Tensor, leads: int, *moves: Move) -> Tensor:
+    """Σ over taps of x moved along all dimensions of `moves` by the same tap; outside counts as zero."""
+    for group in separated(moves):
+        x = _wrapping(x, leads, group) if any(m.wrap for m in group) else _box(x, leads, group)
+    return x
+
+
+@lru_cache(maxsize=1024)
+def separated(moves: tuple[Move, ...]) -> list[tuple[Move, ...]]:
+    """Groups of dimensions that move together, when the taps are all combinations of the groups' offsets."""
+    groups: list[list[Move]] = []
+    for m in moves:
+        home = next((g for g in groups if _bound(g[0].offsets, m.offsets)), None)
+        if home is None:
+            groups.append([m])
+        else:
+            home.append(m)
+    taps = list(zip(*(g[0].offsets for g in groups), strict=True))
+    count = 1
+    for g in groups:
+        count *= len(set(g[0].offsets))
+    if not len(set(taps)) == len(taps) == count:
+        return [tuple(moves)]
+    return [tuple(_distinct(g)) for g in groups]
+
+
+def _bound(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Does either sequence of offsets determine the other?"""
+    return len(set(zip(a, b, strict=True))) == len(set(a)) == len(set(b))
+
+
+def _distinct(group: list[Move]) -> list[Move]:
+    first: dict[int, int] = {}
+    for i, o in enumerate(group[0].offsets):
+        first.setdefault(o, i)
+    return [replace(m, offsets=tuple(m.offsets[i] for i in first.values())) for m in group]
+
+
+Part = tuple[slice, ...]
+
+
+@lru_cache(maxsize=1024)
+def _plan(shape: torch.Size, leads: int, moves: tuple[Move, ...]) -> tuple[tuple[int, ...], bool, list[tuple[Part, Part]]]:
+    """The result's shape, whether one tap is x itself, and what the other taps read and write."""
+    after = list(shape)
+    for m in moves:
+        after[leads + m.dim] = m.size
+    taps = list(range(len(moves[0].offsets)))
+    still = [t for t in taps if all(m.offsets[t] == 0 and m.stride == 1 for m in moves)]
+    copied = bool(still) and tuple(after) == tuple(shape)
+    if copied:
+        taps.remove(still[0])
+    parts = []
+    for tap in taps:
+        read, write = [slice(None)] * len(shape), [slice(None)] * len(shape)
+        for m in moves:
+            d = leads + m.dim
+            read[d], write[d] = _slices(m, tap, shape[d])
+        if all(s.start is None or s.start < s.stop for s in (*read, *write)):
+            parts.append((tuple(read), tuple(write)))
+    return tuple(after), copied, parts
+
+
+def _box(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
+    shape, copied, parts = _plan(x.shape, leads, moves)
+    out = x.clone(memory_format=torch.contiguous_format) if copied else x.new_zeros(shape)
+    for read, write in parts:
+        out[write].add_(x[read])
+    return out
+
+
+def _wrapping(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
+    """The box when some dimension wraps: moved along it tap by tap, and along the others together."""
+    around = [m for m in moves if m.wrap]
+    total: Tensor | None = None
+    for tap in range(len(moves[0].offsets)):
+        source = x
+        for m in around:
+            source = _wrapped(m, tap, source, leads + m.dim)
+        rest = tuple(replace(m, offsets=(m.offsets[tap],)) for m in moves if not m.wrap)
+        found = _box(source, leads, rest) if rest else source
+        total = found if total is None else total + found
+    assert total is not None
+    return total
+
+
+def _slices(m: Move, tap: int, size: int) -> tuple[slice, slice]:
+    """Which inputs are read and which outputs written for one tap."""
+    o, k = m.offsets[tap], m.stride
+    inner, outer = (m.size, size) if not m.back else (size, m.size)
+    first = max(0, -(o // k))
+    last = min(inner - 1, (outer - 1 - o) // k)
+    near = slice(first, last + 1)
+    far = slice(k * first + o, k * last + o + 1, k) if last >= first else slice(0, 0)
+    return (far, near) if not m.back else (near, far)
+
+
+def _wrapped(m: Move, tap: int, x: Tensor, dim: int) -> Tensor:
+    """x moved by one tap along a dimension that wraps; adjoint inputs that meet in one output add up."""
+    count = x.shape[dim] if m.back else m.size
+    read = (m.stride * torch.arange(count, device=x.device) + m.offsets[tap]) % (m.size if m.back else x.shape[dim])
+    if not m.back:
+        return x.index_select(dim, read)
+    shape = list(x.shape)
+    shape[dim] = m.size
+    return x.new_zeros(shape).index_add(dim, read, x)

@@ -1,0 +1,133 @@
+"""The fast paths agree with the engine: blocks, tiles, the symmetric call, float32, near-duplicates, window sums."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+import netsor as ns
+from netsor.compilers import boxes, gram
+from netsor.compilers.expectation import Fn, absolute, engine, erf, fast, gaussian, leaky_relu, relu, sign, step
+from netsor.programs import cnn, mlp
+
+PAIRS = {
+    "relu": (relu(), relu()), "step": (step(), step()), "leaky": (leaky_relu(0.2), absolute()),
+    "sign": (sign(), step()), "erf": (erf(0.7), erf(1.3)), "gaussian": (gaussian(0.5), gaussian(1.5)),
+}  # fmt: skip
+
+
+def covariances(n: int = 40, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Gram matrix of points among which are duplicates, opposites, near-duplicates and zero."""
+    x = torch.randn(n, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x[1], x[2], x[3], x[4] = x[0], -x[0], x[0] + 1e-6 * x[5], 0
+    k = (x @ x.T).to(dtype)
+    d = k.diagonal().clone()
+    return d[:, None], d[None, :], k
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_blocks_agree_with_the_engine(name: str) -> None:
+    f, g = PAIRS[name]
+    assert fast.rule(f, g) is not None
+    k11, k22, k12 = covariances()
+    torch.testing.assert_close(fast.E2(f, g, k11, k22, k12), engine.E2(f, g, k11, k22, k12), rtol=1e-12, atol=1e-13)
+
+
+def test_gradients_take_the_engine() -> None:
+    k11, k22, k12 = (k.clone().requires_grad_() for k in covariances())
+    fast.E2(relu(), relu(), k11, k22, k12).sum().backward()
+    assert all(k.grad is not None and bool(k.grad.isfinite().all()) for k in (k11, k22, k12))
+
+
+def test_functions_without_a_formula() -> None:
+    shifted: Fn = engine.from_terms(((1.0, relu().terms[0][1]), (1.0, step().terms[0][1])), "relu + step")
+    assert fast.rule(shifted, relu()) is None
+
+
+def points(n: int, *shape: int) -> torch.Tensor:
+    return torch.randn(n, *shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+def inputs(n: int, *shape: int) -> torch.Tensor:
+    """With duplicates, opposites and near-duplicates."""
+    x = points(n, *shape)
+    x[1], x[2], x[3] = x[0], x[0] * (1 + 1e-7), x[0] + 1e-4 * x[4]
+    x[5] = -x[0]
+    return x
+
+
+PROGRAMS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "relu": (lambda: mlp(depth=4, phi="relu", var_w=2, var_b=0.1), (5,)),
+    "erf": (lambda: mlp(depth=3, phi="erf"), (5,)),
+    "tanh": (lambda: mlp(depth=2, phi="tanh"), (5,)),
+    "flatten": (lambda: cnn(depth=2, var_w=2), (4, 5, 3)),
+    "mean": (lambda: cnn(depth=2, var_w=2, readout="mean"), (4, 5, 3)),
+}
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a.double() - b).abs().max() / b.abs().max())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_tiles_and_symmetry(name: str) -> None:
+    program, shape = PROGRAMS[name]
+    kernel, x = ns.compile(program()), points(9, *shape)
+    whole = kernel.gram(x, tile=9)
+    for tile in (1, 2, 4):
+        found = kernel.gram(x, tile=tile)
+        assert distance(found.ntk, whole.ntk) < 1e-12 and distance(found.nngp, whole.nngp) < 1e-12
+    assert torch.equal(kernel(x, x.clone()).ntk, kernel(x).ntk)
+    assert distance(kernel(x[:4], x).ntk, whole.ntk[:4]) < 1e-7  # the diagonal: √ of rounding
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("tile", [3, 9])
+def test_float32(name: str, tile: int) -> None:
+    program, shape = PROGRAMS[name]
+    kernel, x = ns.compile(program()), inputs(9, *shape).float()
+    for two in (None, x[:7].clone()):
+        found, exact = kernel.gram(x, two, tile=tile), kernel(x.double(), None if two is None else two.double())
+        assert found.ntk.dtype == torch.float32
+        assert distance(found.ntk, exact.ntk) < 1e-5 and distance(found.nngp, exact.nngp) < 1e-5
+
+
+def test_ragged_tiles() -> None:
+    assert len(list(gram.blocks(7, 4, 2, False))) == 8
+
+
+def naive(x: torch.Tensor, leads: int, moves: tuple[boxes.Move, ...]) -> torch.Tensor:
+    """Every tap and every position by itself, for forward moves."""
+    sizes = [m.size for m in moves]
+    out = x.new_zeros((*x.shape[:leads], *sizes))
+    for tap in range(len(moves[0].offsets)):
+        for place in itertools.product(*map(range, sizes)):
+            read = [m.stride * s + m.offsets[tap] for m, s in zip(moves, place, strict=True)]
+            read = [r % n if m.wrap else r for r, n, m in zip(read, x.shape[leads:], moves, strict=True)]
+            if all(0 <= r < n for r, n in zip(read, x.shape[leads:], strict=True)):
+                out[(..., *place)] += x[(..., *read)]
+    return out
+
+
+ROWS, COLS = (-1, -1, -1, 0, 0, 0, 1, 1, 1), (-1, 0, 1) * 3
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_separable_windows(wrap: bool, stride: int) -> None:
+    x = torch.randn(2, 4, 6, 4, 6, dtype=torch.float64)
+    moves = tuple(
+        boxes.forward(d, o, stride, x.shape[1 + d] // stride, wrap) for d, o in enumerate((ROWS, COLS, ROWS, COLS))
+    )
+    assert [len(g) for g in boxes.separated(moves)] == [2, 2]
+    torch.testing.assert_close(boxes.box(x, 1, *moves), naive(x, 1, moves))
+
+
+def test_windows_that_do_not_separate() -> None:
+    x = torch.randn(1, 5, 5, dtype=torch.float64)
+    moves = (boxes.forward(0, (0, 1, 1), 1, 5, False), boxes.forward(1, (0, 0, 1), 1, 5, False))
+    assert len(boxes.separated(moves)) == 1
+    torch.testing.assert_close(boxes.box(x, 1, *moves), naive(x, 1, moves))
