@@ -44,7 +44,7 @@ class LimitResult:
         self.coupled = coupled
         self.options = options
         self._known: dict[Question, Answer] = {}
-        self._vars = {line.out.name: line.out for line in p.lines}
+        self._vars: dict[str, ir.Var] = {line.out.name: line.out for line in p.lines}
 
     def __repr__(self) -> str:
         return f"<{'Limit' if self.coupled else 'Limit under gradient independence'} of {self.program.name}>"
@@ -135,7 +135,7 @@ class LimitResult:
         return ("second_moment", one, two)
 
     def _var(self, name: Any, kinds: str = "GH") -> ir.Var:
-        var = name if isinstance(name, ir.Var) else self._named(getattr(name, "name", name))
+        var = self._named(str(getattr(name, "name", name)))
         if var is None or var.kind not in kinds:
             what = "scalar" if kinds == "C" else "vector"
             raise InputError(f"the program has no {what} called {name}", code="NT605")
@@ -145,7 +145,8 @@ class LimitResult:
         """A variable, or `d<name>` for the gradient of one where that line has another name."""
         if name in self._vars:
             return self._vars[name]
-        return next((g.is_ for g in self.program.gradients if f"d{g.of.name}" == name), None)
+        gradients: dict[str, ir.Var] = {f"d{g.of.name}": g.is_ for g in self.program.gradients}
+        return gradients.get(name)
 
     def _has_nngp(self) -> bool:
         lines = {line.out: line for line in self.program.lines}
