@@ -77,7 +77,9 @@ Part = tuple[slice, ...]
 
 
 @lru_cache(maxsize=1024)
-def _plan(shape: torch.Size, leads: int, moves: tuple[Move, ...]) -> tuple[tuple[int, ...], bool, list[tuple[Part, Part]]]:
+def _plan(
+    shape: torch.Size, leads: int, moves: tuple[Move, ...]
+) -> tuple[tuple[int, ...], bool, list[tuple[Part, Part]]]:
     """The result's shape, whether one tap is x itself, and what the other taps read and write."""
     after = list(shape)
     for m in moves:

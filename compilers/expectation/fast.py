@@ -104,7 +104,6 @@ def root(k: Tensor) -> Tensor:
     return per_input(k, "root", lambda: k.clamp(min=0).sqrt_().mul_(math.sqrt(0.5 / math.pi)))
 
 
-
 def near(r: Tensor) -> Tensor | None:
     """Where |r| is too close to 1; None if it is nowhere."""
     if r.numel() == 0:
