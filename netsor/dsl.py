@@ -16,6 +16,7 @@ from netsor import ir
 from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
 from netsor.functions import Function, exact
+from netsor.readings import Readings
 
 AxisLike = str | ir.Axis
 DimLike = str | ir.Axis | ir.Dim
@@ -265,7 +266,7 @@ class Program:
         from netsor.check.types import line_diagnostics
 
         for diagnostic in line_diagnostics(line):
-            raise ProgramError(diagnostic)
+            raise ProgramError(Readings(self).diagnostic(diagnostic))
         self._lines.append(line)
 
     def handle(self, var: ir.Var) -> Any:
@@ -371,13 +372,18 @@ class Program:
     def output(self, v: Any, x: Any, scale: ir.Number = 1.0, name: str = "f") -> None:
         """f = scale · v·x/√n; with axes P of v, scale/√(|P| n) Σ_s v_s·x_s. Outputs of one name add up."""
         readout, vector = self.var_of(v), self.var_of(x)
+        read = Readings(self).of
         loc = caller_location()
         if readout.kind != "G" or vector.kind not in "GH":
-            raise _error(f"an output is a readout vector times a vector, got {readout} and {vector}", "NT108", loc=loc)
+            raise _error(
+                f"an output is a readout vector times a vector, got {read(readout.name)} and {read(vector.name)}",
+                "NT108",
+                loc=loc,
+            )
         if readout.rows != vector.rows:
             raise _error(
-                f"width mismatch: the readout {readout} has width {describe(readout.rows)}, {vector} has width"
-                f" {describe(vector.rows)}", "NT101", loc=loc,
+                f"width mismatch: the readout {read(readout.name)} has width {describe(readout.rows)},"
+                f" {read(vector.name)} has width {describe(vector.rows)}", "NT101", loc=loc,
             )  # fmt: skip
         self._fit_readout(readout, vector)
         self._outputs.append(ir.Output(name, readout, vector, scale, len(self._lines), loc))

@@ -11,6 +11,7 @@ import sympy as sp
 from netsor import ir
 from netsor.errors import ProgramError, caller_location
 from netsor.functions import Function, exact
+from netsor.readings import Readings
 from netsor.windows import Windowing, resolve
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Expr:
 
     def __repr__(self) -> str:
         names = {s: sp.Symbol(self.program.var_of_symbol(s).name) for s in self.sym.free_symbols}
-        return str(self.sym.xreplace(names))
+        return Readings(self.program).within(str(self.sym.xreplace(names)))
 
     __hash__ = object.__hash__
 

@@ -507,7 +507,8 @@ def covariance_blocks(program: ir.ProgramLike) -> dict[ir.Var, int]:
 
 def unsupported(what: str, node: Node | None = None) -> UnsupportedError:
     """A limit that exists but has no rule here."""
-    where = f" (at {node.name})" if node is not None else ""
+    where = f" (at {node.name})" if node is not None and node.name not in what else ""
     return UnsupportedError(
-        f"no exact rule for {what}{where}", code="NT702", hint="ns.compile samples it: tol=…, samples=…"
-    )
+        f"no exact rule for {what}{where}", code="NT702", variable=None if node is None else node.name,
+        hint="ns.compile samples it: tol=…, samples=…",
+    )  # fmt: skip

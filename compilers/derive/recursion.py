@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -33,8 +33,9 @@ from netsor.compilers.derive.values import (
     sum_over,
     walk,
 )
-from netsor.errors import InputError
+from netsor.errors import Diagnostic, InputError, UnsupportedError
 from netsor.functions import exact
+from netsor.readings import Readings
 
 
 @dataclass
@@ -280,7 +281,18 @@ def _inverse_root(sym: Sym) -> Value:
 
 def derive(program: Any, get: tuple[str, ...] = ("nngp", "ntk"), trained: ir.Var | None = None) -> Recursion:
     """The recursion of the kernels asked for; `trained` restricts the NTK to one array (tangent route)."""
-    return Derivation(program, trained).run(get)
+    try:
+        return Derivation(program, trained).run(get)
+    except UnsupportedError as error:
+        raise UnsupportedError(_located(program, error.diagnostic)) from None
+
+
+def _located(program: Any, found: Diagnostic) -> Diagnostic:
+    """The finding at the user's line, unnamed lines read as their expressions."""
+    lines = {line.out.name: line for line in program.lines}
+    if found.location is None and found.variable in lines:
+        found = replace(found, location=lines[found.variable].loc)
+    return Readings(program).diagnostic(found)
 
 
 __all__ = [

@@ -20,6 +20,7 @@ from netsor.check.types import line_diagnostics
 from netsor.check.widths import cdcs
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, InputError, NetsorError
+from netsor.readings import Readings
 
 
 def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
@@ -59,7 +60,8 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
         readouts=tuple(v.name for v in bp.readouts) if bp.verdict else (), cdcs=classes,
         theorem=theorem(verdicts, lines, len(classes)),
         violations=tuple(_violation(whole, v, "error") for v in bp.violations if v.index >= 0),
-        diagnostics=(*found, *ready.findings), witnesses=tuple(v.witness for v in bp.violations if v.witness),
+        diagnostics=tuple(map(Readings(whole).diagnostic, (*found, *ready.findings))),
+        witnesses=tuple(v.witness for v in bp.violations if v.witness),
     )  # fmt: skip
 
 
@@ -124,7 +126,7 @@ def _type_errors(p: ir.ProgramLike) -> Iterator[Diagnostic]:
 def _ill_typed(p: ir.ProgramLike, found: list[Diagnostic]) -> Report:
     verdicts: dict[str, bool | None] = dict.fromkeys(VERDICTS) | {"well_typed": False}
     reasons = dict.fromkeys(VERDICTS, "the program is not well typed") | {"well_typed": found[0].message}
-    return Report(p, *_in_order(verdicts), reasons=reasons, diagnostics=tuple(found))
+    return Report(p, *_in_order(verdicts), reasons=reasons, diagnostics=tuple(map(Readings(p).diagnostic, found)))
 
 
 def _with_backward(p: Program) -> tuple[Program, list[Diagnostic]]:

@@ -73,7 +73,7 @@ class Listing:
                 return self._input(line)
             case _:
                 over = self._over(line)
-                return f"{self._left(line)} := {self._right(line)}{over}"
+                return f"{self._left(line)} := {self.right(line)}{over}"
 
     def _input(self, line: ir.InputMatrix | ir.InputVector | ir.InputScalar | ir.Data) -> str:
         left = self._indexed(line.out, tuple(axis_dim(d.axis) for d in line.out.dims))
@@ -113,7 +113,8 @@ class Listing:
         clash = isinstance(d, ir.Feature) and d.name in self.widths
         return f"data {name_text(d.name)}" if clash else name_text(d.name)
 
-    def _right(self, line: ir.Line) -> str:
+    def right(self, line: ir.Line) -> str:
+        """What a line computes, without its name."""
         match line:
             case ir.Nonlin() | ir.Moment():
                 return self._expression(line)
