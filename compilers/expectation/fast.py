@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation import engine
+from netsor.compilers.expectation import engine, mehler
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import gauss
 from netsor.compilers.expectation.report import report
@@ -206,11 +206,17 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor) -> Tensor | None:
     if k12.dtype not in NEAR or not k11.dtype == k22.dtype == k12.dtype or not untracked(k11, k22, k12):
         return None
     found = rule(f, g)
-    if found is None:
+    block = Block(k11, k22, k12, found[1] if found else (0.0, 0.0))
+    if found is not None:
+        out = found[0](block)
+        report("closed form", 0.0)
+    elif mehler.applies(f, g):
+        series = mehler.series(f, g, k11, k22, block.correlation, block.near)
+        if series is None:
+            return None
+        out = series
+    else:
         return None
-    block = Block(k11, k22, k12, found[1])
-    out = found[0](block)
-    report("closed form", 0.0)
     return repaired(out, block.near, (k11, k22, k12), lambda *k: engine.pair(f, g, gauss(*k, None, None)))
 
 
