@@ -179,7 +179,17 @@ def parse_memory(memory: str | int | float) -> int:
     """Bytes from 2e9, "2GB", "500 MB", "1.5GiB"."""
     if isinstance(memory, int | float):
         return int(memory)
-    units = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "b": 1}
+    units = {
+        "kb": 1e3,
+        "mb": 1e6,
+        "gb": 1e9,
+        "tb": 1e12,
+        "kib": 2**10,
+        "mib": 2**20,
+        "gib": 2**30,
+        "tib": 2**40,
+        "b": 1,
+    }
     text = memory.strip().lower().replace(" ", "")
     for unit in sorted(units, key=len, reverse=True):
         if text.endswith(unit):

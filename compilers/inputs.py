@@ -49,7 +49,9 @@ class Inputs:
         for name, (kind, _) in self.signature.items():
             mine, theirs = self.arrays[name].shape[-1], other.arrays[name].shape[-1]
             if kind == "data" and mine != theirs:
-                raise InputError(f"{name} has {mine} features in the first batch and {theirs} in the second", code="NT602")
+                raise InputError(
+                    f"{name} has {mine} features in the first batch and {theirs} in the second", code="NT602"
+                )
 
     def slice(self, part: Part) -> Inputs:
         """Some of the samples."""
@@ -80,8 +82,8 @@ class Inputs:
         want = ["sample", *(a for a, _ in axes), *(["feature"] if kind == "data" else [])]
         if value.dim() != len(want):
             raise InputError(
-                f"{name} has {value.dim()} dimensions, the program wants {len(want)}: [{', '.join(want)}]", code="NT601",
-                hint=f"got shape {tuple(value.shape)}",
+                f"{name} has {value.dim()} dimensions, the program wants {len(want)}: [{', '.join(want)}]",
+                code="NT601", hint=f"got shape {tuple(value.shape)}",
             )  # fmt: skip
         for (axis, fixed), size in zip(axes, value.shape[1:], strict=False):
             known = self.size.setdefault(axis, fixed if fixed is not None else size)
@@ -89,7 +91,9 @@ class Inputs:
                 raise InputError(f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602")
         if bool(torch.isfinite(value.sum())):  # NaN and infinity stay in a sum
             return
-        bad = ~torch.isfinite(value).flatten(1).all(1) if value.numel() else torch.zeros(value.shape[0], dtype=torch.bool)
+        bad = (
+            ~torch.isfinite(value).flatten(1).all(1) if value.numel() else torch.zeros(value.shape[0], dtype=torch.bool)
+        )
         if bool(bad.any()):
             which = int(bad.nonzero()[0])
             raise InputError(f"{name} is not finite in sample {which}", code="NT603", hint="remove NaN and infinity")

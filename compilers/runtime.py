@@ -49,10 +49,11 @@ from netsor.compilers.radial import radial, radial_single
 from netsor.compilers.results import KernelResult
 
 __all__ = [
-    "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "absolute", "adjoint", "at", "box", "combine", "contract", "cos", "elu",
-    "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "full", "function", "gaussian", "gelu", "gelu_prime",
-    "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "placed", "position", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped",
-    "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "square", "step", "table", "tabulate", "take", "tanh",
+    "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "absolute", "adjoint", "at", "box", "combine", "contract",
+    "cos", "elu", "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "full", "function", "gaussian",
+    "gelu", "gelu_prime", "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "placed",
+    "position", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped", "sigmoid",
+    "sign", "silu", "sin", "softmax", "softplus", "square", "step", "table", "tabulate", "take", "tanh",
     "times_power", "total", "values", "wavefront", "windows",
 ]  # fmt: skip
 

@@ -104,36 +104,51 @@ class Emitter:
 
     def emit(self, v: Value, order: Sequence[Sym]) -> str:
         match v:
-            case Num():
-                return number(v.value) if not v.value.is_Integer else str(v.value)
-            case SizeValue():
-                return self.size(v.size, v.copy)
-            case FeatureDim():
-                return f"{self.data(1)}.{v.var.name}.shape[-1]"
-            case Add():
-                return self._sum(v, order)
-            case Mul():
-                return " * ".join(self._tight(a, order) for a in v.args)
-            case Access():
-                return self._access(v, order)
-            case Given() | Constant():
-                return self._given(v, order)
-            case Gram():
-                return self._gram(v, order)
-            case Sum():
-                return self._reduce(v, order)
-            case Ind():
-                return self._indicator(v, order)
-            case Fn():
-                return self._function(v, order)
-            case Soft():
-                return self._softmax(v, order)
+            case Num() | SizeValue() | FeatureDim():
+                return self._plain(v)
+            case Add() | Mul() | Sum() | Fn() | Soft():
+                return self._compound(v, order)
+            case Access() | Given() | Constant() | Gram() | Ind():
+                return self._array(v, order)
             case Expect1() | Expect2() | ExpectJ():
                 return self._expectation(v, order)
             case Radial():
                 return self._radial(v, order)
             case _:
                 assert_never(v)
+
+    def _plain(self, v: Num | SizeValue | FeatureDim) -> str:
+        match v:
+            case Num():
+                return number(v.value) if not v.value.is_Integer else str(v.value)
+            case SizeValue():
+                return self.size(v.size, v.copy)
+            case FeatureDim():
+                return f"{self.data(1)}.{v.var.name}.shape[-1]"
+
+    def _compound(self, v: Add | Mul | Sum | Fn | Soft, order: Sequence[Sym]) -> str:
+        match v:
+            case Add():
+                return self._sum(v, order)
+            case Mul():
+                return " * ".join(self._tight(a, order) for a in v.args)
+            case Sum():
+                return self._reduce(v, order)
+            case Fn():
+                return self._function(v, order)
+            case Soft():
+                return self._softmax(v, order)
+
+    def _array(self, v: Access | Given | Constant | Gram | Ind, order: Sequence[Sym]) -> str:
+        match v:
+            case Access():
+                return self._access(v, order)
+            case Given() | Constant():
+                return self._given(v, order)
+            case Gram():
+                return self._gram(v, order)
+            case Ind():
+                return self._indicator(v, order)
 
     def _sum(self, v: Add, order: Sequence[Sym]) -> str:
         text = ""
@@ -426,7 +441,9 @@ class Emitter:
     def _function(self, v: Fn, order: Sequence[Sym]) -> str:
         texts = [self.emit(a, order) for a in v.args]
         if all(isinstance(a, SizeValue) for a in v.args):
-            return cast(str, sp.pycode(v.expr.xreplace({ir.param(i): sp.Symbol(f"({t})") for i, t in enumerate(texts)})))
+            return cast(
+                str, sp.pycode(v.expr.xreplace({ir.param(i): sp.Symbol(f"({t})") for i, t in enumerate(texts)}))
+            )
         table = {ir.param(i): f"({t})" for i, t in enumerate(texts)}
         return torch_source(v.expr, table, self.functions.numeric)
 
@@ -483,7 +500,9 @@ class Emitter:
         k = self.emit(v.k, order)
         mean = "" if v.mean is None else f", {self.emit(v.mean, order)}"
         if v.params:
-            return self._joint(ExpectJ(v.f.xreplace({Z: sp.Symbol("z0", real=True)}), (v.k,), (v.mean,), v.params), order)
+            return self._joint(
+                ExpectJ(v.f.xreplace({Z: sp.Symbol("z0", real=True)}), (v.k,), (v.mean,), v.params), order
+            )
         split = _two_factors(v.f)
         if split is not None:
             return f"rt.E11({self.functions.name(split[0])}, {self.functions.name(split[1])}, {k}{mean})"

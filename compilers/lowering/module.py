@@ -96,7 +96,9 @@ class _Module:
             if block[0].space != "pair":
                 body += self._block(emitter, block, "    ")
         constants = tuple(e.name for e in needed if e.space == "const")
-        returned = ", ".join([*([f"constants={constants!r}"] if constants else []), *(f"{e.name}={e.name}" for e in needed)])
+        returned = ", ".join(
+            [*([f"constants={constants!r}"] if constants else []), *(f"{e.name}={e.name}" for e in needed)]
+        )
         for name, r in self.single.items():
             returned += f"{', ' if returned else ''}result_{name}={self._single(emitter, r)}"
         body.append(f"    return rt.Each(data{', ' if returned else ''}{returned})")
@@ -219,7 +221,6 @@ class _Module:
                      f"rt.tabulate({group}, reverse={backwards})")  # fmt: skip
         return lines
 
-
     def _wave(self, emitter: Emitter, block: Block, looping: dict[Entry, set[Sym]], indent: str) -> list[str]:
         """All pairs of steps with t ± t′ constant at once: as many steps as both sequences are long together."""
         tables = {e: tuple(i for i, d in enumerate(e.dims) if d in looping[e]) for e in block}
@@ -284,9 +285,8 @@ def wave_order(block: Block, looping: dict[Entry, set[Sym]]) -> Block | None:
         if [d.copy for d in own] != [1, 2]:
             return None
         for v in walk(cast(Value, e.value)):
-            if isinstance(v, Sum | Soft):
-                if v.sym in own:
-                    return None
+            if isinstance(v, Sum | Soft) and v.sym in own:
+                return None
             if not isinstance(v, Access) or v.entry not in members:
                 continue
             steps = _steps(v, looping, own, sign)
@@ -333,7 +333,9 @@ def in_order(entries: Iterable[Entry]) -> list[Block]:
 def _has_samples(v: Value) -> bool:
     """Does a value read something with sample dimensions?"""
     return any(
-        isinstance(x, Gram) or (isinstance(x, Given) and x.copy != 0) or (isinstance(x, Access) and x.entry.space != "const")
+        isinstance(x, Gram)
+        or (isinstance(x, Given) and x.copy != 0)
+        or (isinstance(x, Access) and x.entry.space != "const")
         for x in walk(v)
     )
 
