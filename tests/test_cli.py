@@ -227,6 +227,13 @@ def test_simulate(run: Run) -> None:
     assert set(found["deviation"]) >= {"nngp", "ntk"}
 
 
+def test_simulate_tests_the_convergence(run: Run) -> None:
+    command = ("simulate", "tiny.netsor", "--x", "X.npy", "--seeds", "3", "--widths")
+    found = json.loads(run(*command, "16,32,64", "--json")[1])["convergence"]
+    assert found.keys() == {"nngp", "ntk"} and found["ntk"].keys() == {"slope", "slope_error", "z", "p", "verdict"}
+    assert "|z|" in run(*command, "16,32,64")[1] and "|z|" not in run(*command, "16,32")[1]
+
+
 def test_simulate_draws(run: Run) -> None:
     pytest.importorskip("matplotlib")
     command = ("simulate", "mlp", "tiny.netsor", "--x", "X.npy", "--widths", "16,32", "--seeds", "2")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -123,7 +124,8 @@ def test_a_limit_off_by_a_fifth_is_caught() -> None:
     ],
 )
 def test_the_slope_after_the_term_in_the_square(curve: Callable[[float], float], slope: float) -> None:
-    assert fit(WIDTHS, [curve(n) for n in WIDTHS])[2] == pytest.approx(slope, abs=1e-9, nan_ok=True)
+    squares = torch.tensor([curve(n) for n in WIDTHS], dtype=torch.float64)
+    assert fit(WIDTHS, squares)[2] == pytest.approx(slope, abs=1e-9, nan_ok=True)
 
 
 def noisy(offset: float, seeds: int = 400) -> Simulation:
@@ -147,6 +149,17 @@ def test_a_standard_error_of_the_limit_widens_the_test() -> None:
     result = noisy(0.05)
     result.errors = {"ntk": torch.full((2, 2), 0.05).double()}
     assert convergence(result)[0].mean_passes
+
+
+def test_a_slope_lost_in_noise_asks_for_seeds() -> None:
+    steep = Convergence("p", "ntk", 1.0, 0.0, -0.6, 0.05, 1.0, 3, 1.0, 0.01)
+    assert steep.verdict == "FAIL" and replace(steep, slope=-0.7, slope_error=0.2).verdict == "more seeds"
+    assert replace(steep, slope=-0.9).verdict == "pass" and replace(steep, slope=-0.9, p=0.001).verdict == "FAIL"
+
+
+def test_the_error_of_the_slope_falls_with_the_seeds() -> None:
+    few, many = (convergence(noisy(0.0, seeds))[0] for seeds in (40, 400))
+    assert many.slope_passes and 2 < few.slope_error / many.slope_error < 5
 
 
 def test_few_widths_are_refused() -> None:
