@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, Phase, event, given, seed, settings
 from hypothesis import strategies as st
+from tqdm import tqdm
 
 import netsor as ns
 from netsor.compilers.compile import compile
@@ -33,12 +34,13 @@ class Composer:
         self.draw = draw
         self.p = ns.Program(kind)
         self.n = self.p.width("n")
-        self.axis = AXIS[kind]
+        self.axis: Any = AXIS[kind]
         self.count = 0
         self.square: list[Any] = []
         data = self.p.data("x", axes=() if self.axis is None else (self.axis,))
         self.x = self.matrix(data) @ data
         self.past: list[Any] = []
+        self.coordinatewise = True  # is x a sum of functions of Gaussian vectors? A sum over an axis of these is not
 
     def matrix(self, of: Any) -> Any:
         """A new matrix, or one of the square ones again."""
@@ -52,6 +54,13 @@ class Composer:
 
     def phi(self) -> ns.Function:
         return ns.functions.as_function(self.draw(st.sampled_from(PHIS)))
+
+    def smooth(self) -> ns.Function:
+        return self.draw(st.sampled_from((ns.erf, ns.sin)))  # type: ignore[no-any-return]
+
+    def phi_or_smooth(self) -> ns.Function:
+        """Kinks without a closed form take a quadrature of each pair: for the few pairs of vectors only."""
+        return self.phi() if self.axis is None else self.smooth()
 
     def linear(self) -> Any:
         """W x, with a bias or without."""
@@ -69,6 +78,7 @@ class Composer:
         move = self.draw(st.sampled_from(moves))
         event(move.__name__)
         new = move(self)
+        self.coordinatewise &= move not in (recurrent, mixed, pool, collapsed)
         self.past.append(self.x)
         self.x = self.p.handle(new.var)
 
@@ -93,7 +103,7 @@ def layer(c: Composer) -> Any:
 
 
 def two_functions(c: Composer) -> Any:
-    return c.phi()(c.phi()(c.linear()))
+    return c.smooth()(c.phi_or_smooth()(c.linear()))
 
 
 def skip(c: Composer) -> Any:
@@ -114,7 +124,7 @@ def gate(c: Composer) -> Any:
 
 def own_gate(c: Composer) -> Any:
     h = c.p.handle(c.linear().var)
-    return c.phi()(h) * c.phi()(h)
+    return c.smooth()(h) * c.phi_or_smooth()(h)
 
 
 def joined(c: Composer) -> Any:
@@ -156,7 +166,7 @@ def pool(c: Composer) -> Any:
 
 
 def mixed(c: Composer) -> Any:
-    return mix([[0.5, 0.2, 0.0, 0.1], [0.0, 1.0, 0.0, 0.0], [0.3, 0.0, 0.3, 0.3], [0.0, -1.0, 0.0, 1.0]], c.x, c.axis)
+    return mix([[0.5, 0.2, 0.0], [0.0, 1.0, -1.0], [0.3, 0.0, 0.7]], c.x, c.axis)
 
 
 def collapsed(c: Composer) -> Any:
@@ -174,19 +184,27 @@ def anywhere(c: Composer) -> bool:
 
 
 def along(name: str) -> Callable[[Composer], bool]:
-    return lambda c: c.axis == name and name in {a.name for a in c.x.axes}
+    return lambda c: c.axis == name and has_axis(c)
+
+
+def opens(c: Composer) -> bool:
+    return c.coordinatewise
 
 
 def has_skips(c: Composer) -> bool:
     return bool(c.skips())
 
 
+def has_axis(c: Composer) -> bool:
+    return c.axis is not None and c.axis in {a.name for a in c.x.axes}
+
+
 MOVES: dict[Callable[[Composer], Any], Callable[[Composer], bool]] = {
-    layer: anywhere, two_functions: anywhere, skip: has_skips, residual: anywhere, pre_activation: anywhere,
+    layer: anywhere, two_functions: anywhere, skip: has_skips, residual: anywhere, pre_activation: opens,
     gate: anywhere, own_gate: anywhere, joined: anywhere, normalised: anywhere, attended: along("token"),
-    recurrent: along("token"), convolution: along("row"), pool: along("row"), collapsed: anywhere,
+    recurrent: along("token"), mixed: along("token"), convolution: along("row"), pool: along("row"),
+    collapsed: has_axis,
 }  # fmt: skip
-MOVES[collapsed] = lambda c: c.axis is not None and c.axis in {a.name for a in c.x.axes}
 
 
 @st.composite
@@ -203,10 +221,15 @@ def compositions(draw: Callable[[Any], Any], depth: int = 4) -> tuple[ns.Program
 
 
 def disagreement(p: ns.Program, x: Any) -> float:
-    """The relative difference between the NTK by the tangent recursion and the sum of its D·C terms."""
-    result = compile(p)(x, get=("ntk", "terms"))
-    difference = (result.ntk - sum(result.terms.values())).abs().max()
-    return float(difference / result.ntk.abs().max())
+    """The relative difference between the NTK by the tangent recursion and the sum of its D·C terms.
+
+    Where a kernel is sampled, differences within six of its standard errors do not count.
+    """
+    result: Any = compile(p)(x, get=("ntk", "terms"))
+    difference = float((result.ntk - sum(result.terms.values())).abs().max())
+    scale = float(result.ntk.abs().max())
+    sampled = "sampled" in str(result.method)
+    return 0.0 if sampled and difference <= 6 * result.error * max(1.0, scale) else difference / scale
 
 
 def main(count: int) -> None:
@@ -214,11 +237,14 @@ def main(count: int) -> None:
     found: list[float] = []
     failures: Counter[str] = Counter()
 
+    progress = tqdm(total=count, disable=None)
+
     @seed(0)
     @settings(max_examples=count, deadline=None, database=None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))  # fmt: skip
+              suppress_health_check=[*HealthCheck.__members__.values()])  # fmt: skip
     @given(compositions())
     def run(case: tuple[ns.Program, Any]) -> None:
+        progress.update()
         try:
             found.append(disagreement(*case))
         except Exception as problem:

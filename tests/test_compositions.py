@@ -39,12 +39,12 @@ def test_graph_convolutions() -> None:
     edges = np.triu(rng.integers(0, 2, size=(2, 5, 5)), 1)
     x = {"x": rng.normal(size=(2, 5, 3)), "A": edges + edges.transpose(0, 2, 1)}
     for readout in ("sum", "mean"):
-        assert disagreement(programs.gcn(depth=3, readout=readout, var_b=0.1), x) <= 1e-9  # type: ignore[arg-type]
+        assert disagreement(programs.gcn(depth=3, readout=readout, var_b=0.1), x) <= 1e-9
 
 
 @settings(
     max_examples=25, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[*HealthCheck.__members__.values()],
 )  # fmt: skip
 @given(compositions())
 def test_random_compositions(case: tuple[ns.Program, Any]) -> None:

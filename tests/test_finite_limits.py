@@ -24,7 +24,7 @@ WIDTH, SEEDS = 256, 24
 
 def meets_finite_width(p: ns.Program, x: Any, width: int = WIDTH) -> None:
     """NNGP and NTK are the means over networks of finite width, and the NTK is the sum of its D·C terms."""
-    result = compile(p)(x, get=("nngp", "ntk", "terms"))
+    result: Any = compile(p)(x, get=("nngp", "ntk", "terms"))
     terms = sum(result.terms.values())
     assert float((terms - result.ntk).abs().max()) <= 1e-9 * float(result.ntk.abs().max())
     found = simulate(p, x, [width], SEEDS, limit=result, methods=("autograd",), progress=False)
@@ -168,7 +168,7 @@ def test_graphs_of_different_order() -> None:
         "A": [path + path.T, triangle],
     }
     for readout in ("sum", "mean"):
-        meets_finite_width(gcn(readout=readout, var_b=0.2), graphs, width=128)  # type: ignore[arg-type]
+        meets_finite_width(gcn(readout=readout, var_b=0.2), graphs, width=128)
 
 
 @pytest.mark.parametrize("readout", ["flatten", "mean"])
@@ -178,7 +178,7 @@ def test_images_with_an_all_zero_border(readout: Any) -> None:
     images[2, :, :] = 0.0  # and one that is zero everywhere
     for p in (cnn(depth=2, readout=readout, var_w=0.3), cntk(2, readout=readout, train_ends=True)):
         x = torch.tensor(images, requires_grad=True)
-        result = compile(p)(x)
+        result: Any = compile(p)(x)
         assert bool(torch.isfinite(result.ntk).all())
         (gradient,) = torch.autograd.grad(result.ntk.sum() + result.nngp.sum(), x)
         assert bool(torch.isfinite(gradient).all())
