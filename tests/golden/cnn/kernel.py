@@ -51,50 +51,41 @@ def each(data):
 def pairs(a, b, get):
     """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
     out = {}
-    if not get.isdisjoint(('nngp', 'ntk')):
-        K_x = rt.gram("nmabd,nmabd->nmab", a.data.x, rt.fit(b.data.x, (2, a.data.size["row"]), (3, a.data.size["col"])))
-        K_h1 = rt.box(K_x, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False))  # h1[row, col] := sum[k](_2[row, col, k])
+    if get.isdisjoint(('nngp', 'ntk')):
+        return out
+    K_x = rt.gram("nmabd,nmabd->nmab", a.data.x, rt.fit(b.data.x, (2, a.data.size["row"]), (3, a.data.size["col"])))
+    K_h1 = rt.box(K_x, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False))  # h1[row, col] := sum[k](_2[row, col, k])
     if "ntk" in get:
         T_h1 = rt.box(K_x, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False))  # h1[row, col] := sum[k](_2[row, col, k])
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_x
-        K_x1 = rt.E2(relu, relu, a.K_h1, rt.fit(b.K_h1, (2, a.data.size["row"]), (3, a.data.size["col"])), K_h1)  # x1[row, col] := relu(h1[row, col])
+    del K_x
+    K_x1 = rt.E2(relu, relu, a.K_h1, rt.fit(b.K_h1, (2, a.data.size["row"]), (3, a.data.size["col"])), K_h1)  # x1[row, col] := relu(h1[row, col])
     if "ntk" in get:
         T_x1 = T_h1 * rt.E2(step, step, a.K_h1, rt.fit(b.K_h1, (2, a.data.size["row"]), (3, a.data.size["col"])), K_h1)  # x1[row, col] := relu(h1[row, col])
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_h1
+    del K_h1
     if "ntk" in get:
         del T_h1
-    if not get.isdisjoint(('nngp', 'ntk')):
-        K_h2 = rt.box(K_x1, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False))  # h2[row, col] := sum[k2](_5[row, col, k2])
+    K_h2 = rt.box(K_x1, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False))  # h2[row, col] := sum[k2](_5[row, col, k2])
     if "ntk" in get:
         T_h2 = rt.box(K_x1, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False)) + rt.box(T_x1, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False))  # h2[row, col] := sum[k2](_5[row, col, k2])
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_x1
+    del K_x1
     if "ntk" in get:
         del T_x1
-    if not get.isdisjoint(('nngp', 'ntk')):
-        K_x2 = rt.E2(relu, relu, a.K_h2, rt.fit(b.K_h2, (2, a.data.size["row"]), (3, a.data.size["col"])), K_h2)  # x2[row, col] := relu(h2[row, col])
+    K_x2 = rt.E2(relu, relu, a.K_h2, rt.fit(b.K_h2, (2, a.data.size["row"]), (3, a.data.size["col"])), K_h2)  # x2[row, col] := relu(h2[row, col])
     if "ntk" in get:
         T_x2 = T_h2 * rt.E2(step, step, a.K_h2, rt.fit(b.K_h2, (2, a.data.size["row"]), (3, a.data.size["col"])), K_h2)  # x2[row, col] := relu(h2[row, col])
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_h2
+    del K_h2
     if "ntk" in get:
         del T_h2
-    if not get.isdisjoint(('nngp', 'ntk')):
-        K_h3 = rt.box(K_x2, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False))  # h3[row, col] := sum[k3](_8[row, col, k3])
+    K_h3 = rt.box(K_x2, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False))  # h3[row, col] := sum[k3](_8[row, col, k3])
     if "ntk" in get:
         T_h3 = rt.box(K_x2, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False)) + rt.box(T_x2, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, a.data.size["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, a.data.size["col"], False))  # h3[row, col] := sum[k3](_8[row, col, k3])
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_x2
+    del K_x2
     if "ntk" in get:
         del T_x2
-    if not get.isdisjoint(('nngp', 'ntk')):
-        K_x3 = rt.E2(relu, relu, a.K_h3, rt.fit(b.K_h3, (2, a.data.size["row"]), (3, a.data.size["col"])), K_h3)  # x3[row, col] := relu(h3[row, col])
+    K_x3 = rt.E2(relu, relu, a.K_h3, rt.fit(b.K_h3, (2, a.data.size["row"]), (3, a.data.size["col"])), K_h3)  # x3[row, col] := relu(h3[row, col])
     if "ntk" in get:
         T_x3 = T_h3 * rt.E2(step, step, a.K_h3, rt.fit(b.K_h3, (2, a.data.size["row"]), (3, a.data.size["col"])), K_h3)  # x3[row, col] := relu(h3[row, col])
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_h3
+    del K_h3
     if "ntk" in get:
         del T_h3
     if 'nngp' in get:

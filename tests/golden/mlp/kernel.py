@@ -41,27 +41,24 @@ def each(data):
 def pairs(a, b, get):
     """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
     out = {}
-    if not get.isdisjoint(('nngp', 'ntk')):
-        K_x = rt.gram("nmd,nmd->nm", a.data.x, b.data.x)
-        K_h1_b1 = K_x + 1
-        K_x1 = rt.E2(relu, relu, a.K_h1_b1, b.K_h1_b1, K_h1_b1)  # x1 := relu(h1 + b1)
+    if get.isdisjoint(('nngp', 'ntk')):
+        return out
+    K_x = rt.gram("nmd,nmd->nm", a.data.x, b.data.x)
+    K_h1_b1 = K_x + 1
+    K_x1 = rt.E2(relu, relu, a.K_h1_b1, b.K_h1_b1, K_h1_b1)  # x1 := relu(h1 + b1)
     if "ntk" in get:
         T_x1 = (K_x + 1) * rt.E2(step, step, a.K_h1_b1, b.K_h1_b1, K_h1_b1)  # x1 := relu(h1 + b1)
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_h1_b1, K_x
-        K_h2_b2 = K_x1 + 1
+    del K_h1_b1, K_x
+    K_h2_b2 = K_x1 + 1
     if "ntk" in get:
         T_h2 = K_x1 + T_x1  # h2 := W2 @ x1
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_x1
+    del K_x1
     if "ntk" in get:
         del T_x1
-    if not get.isdisjoint(('nngp', 'ntk')):
-        K_x2 = rt.E2(relu, relu, a.K_h2_b2, b.K_h2_b2, K_h2_b2)  # x2 := relu(h2 + b2)
+    K_x2 = rt.E2(relu, relu, a.K_h2_b2, b.K_h2_b2, K_h2_b2)  # x2 := relu(h2 + b2)
     if "ntk" in get:
         T_x2 = (T_h2 + 1) * rt.E2(step, step, a.K_h2_b2, b.K_h2_b2, K_h2_b2)  # x2 := relu(h2 + b2)
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_h2_b2
+    del K_h2_b2
     if "ntk" in get:
         del T_h2
     if 'nngp' in get:

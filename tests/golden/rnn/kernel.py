@@ -46,17 +46,18 @@ def each(data):
 def pairs(a, b, get):
     """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
     out = {}
-    if not get.isdisjoint(('nngp', 'ntk')):
-        K_x = rt.gram("nmad,nmbd->nmab", a.data.x, b.data.x)
-        K_g_b_u = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
-        K_s = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
-        for time, time2 in rt.wavefront(a.data, a.data.size["time"], b.data.size["time"]):
-            K_g_b_u_w = rt.at(K_x, 2, (0, time), (1, time2)) + K_s.at(time - 1, time2 - 1) + 1
-            K_g_b_u.put(time, time2, K_g_b_u_w)
-            K_s_w = rt.E2(tanh, tanh, rt.at(a.K_g_b_u, 2, (0, time)), rt.at(b.K_g_b_u, 2, (0, time2)), K_g_b_u_w)  # s[time] := tanh(g[time] + b + u[time])
-            K_s.put(time, time2, K_s_w)
-        K_g_b_u = K_g_b_u.all()
-        K_s = K_s.all()
+    if get.isdisjoint(('nngp', 'ntk')):
+        return out
+    K_x = rt.gram("nmad,nmbd->nmab", a.data.x, b.data.x)
+    K_g_b_u = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
+    K_s = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
+    for time, time2 in rt.wavefront(a.data, a.data.size["time"], b.data.size["time"]):
+        K_g_b_u_w = rt.at(K_x, 2, (0, time), (1, time2)) + K_s.at(time - 1, time2 - 1) + 1
+        K_g_b_u.put(time, time2, K_g_b_u_w)
+        K_s_w = rt.E2(tanh, tanh, rt.at(a.K_g_b_u, 2, (0, time)), rt.at(b.K_g_b_u, 2, (0, time2)), K_g_b_u_w)  # s[time] := tanh(g[time] + b + u[time])
+        K_s.put(time, time2, K_s_w)
+    K_g_b_u = K_g_b_u.all()
+    K_s = K_s.all()
     if "ntk" in get:
         T_g = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
         T_s = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
@@ -67,8 +68,7 @@ def pairs(a, b, get):
             T_s.put(time, time2, T_s_w)
         T_g = T_g.all()
         T_s = T_s.all()
-    if not get.isdisjoint(('nngp', 'ntk')):
-        del K_g_b_u, K_x
+    del K_g_b_u, K_x
     if 'nngp' in get:
         out['nngp'] = rt.shaped(K_s[:, :, -1, -1], a, b)
     if 'ntk' in get:
