@@ -125,21 +125,24 @@ class Simulation:
             key: {
                 "slope": self.slope(key),
                 "mean": [self.mean(key, w) for w in self.widths],
-                "interval": [list(self.interval(key, w)) for w in self.widths],
+                "interval": [list(self.interval(key, w)) for w in self.widths] if len(self.seeds) > 1 else None,
             }
             for key in self.compared()
         }
         return {"program": self.name, "widths": self.widths, "seeds": len(self.seeds), "deviation": table}
 
     def __str__(self) -> str:
-        rows = [f"{self.name}: relative deviation from the limit, mean over {len(self.seeds)} seeds [95% interval]"]
+        several = len(self.seeds) > 1
+        over = f"mean over {len(self.seeds)} seeds [95% interval]" if several else "one seed"
+        rows = [f"{self.name}: relative deviation from the limit, {over}"]
         keys = self.compared()
         rows.append("width".rjust(8) + "".join(key.rjust(34) for key in keys))
         for w in self.widths:
             cells = []
             for key in keys:
                 low, high = self.interval(key, w)
-                cells.append(f"{self.mean(key, w):.3e} [{low:.2e}, {high:.2e}]".rjust(34))
+                interval = f" [{low:.2e}, {high:.2e}]" if several else ""
+                cells.append(f"{self.mean(key, w):.3e}{interval}".rjust(34))
             rows.append(str(w).rjust(8) + "".join(cells))
         if keys and len(self.widths) > 1:
             rows.append("slope".rjust(8) + "".join(f"{self.slope(key):.3f}".rjust(34) for key in keys))
