@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation.gauss import Gauss, ratio, sign_product
+from netsor.compilers.expectation.gauss import Gauss, difference, ratio, sign_product
 from netsor.compilers.expectation.terms import Gate, Number, Term
 
 STEP = Gate(0.5, 0.5, 0.0)
@@ -136,7 +136,8 @@ def conditioned(g: Gauss, noise: float) -> Gauss:
     out = Gauss(noise * ratio(g.k11, total), k22, noise * ratio(g.k12, total), noise * ratio(g.det, total))
     if g.m1 is None:
         return out._replace(m2=g.m2)
-    m2 = plus(-ratio(g.k12, total) * g.m1, g.m2)
+    m2 = -ratio(g.k12, total) * g.m1
+    m2 = m2 if g.m2 is None else difference(m2, g.m2, k22)
     return out._replace(m1=noise * ratio(g.m1, total), m2=m2)
 
 

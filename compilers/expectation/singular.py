@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.functions import Fn
-from netsor.compilers.expectation.gauss import Gauss, ratio
+from netsor.compilers.expectation.gauss import Gauss, difference, ratio
 from netsor.compilers.expectation.terms import Delta
 
 Single = Callable[[Fn, Tensor, Tensor | None], Tensor]
@@ -19,8 +19,10 @@ def against(d: Delta, g: Fn, on: Gauss, single: Single) -> Tensor:
     """E δ⁽ⁿ⁾(u − c) g(v). A constant u has no density: the symmetric derivative there is 0, and so is this."""
     gap = None if on.m1 is None and d.at == 0 else d.at - (0.0 if on.m1 is None else on.m1) + torch.zeros_like(on.k11)
     slope = ratio(on.k12, on.k11)
-    mean = on.m2 if gap is None else slope * gap + (0.0 if on.m2 is None else on.m2)
     rest = ratio(on.det, on.k11)
+    mean = on.m2
+    if gap is not None:
+        mean = slope * gap if mean is None else difference(slope * gap, mean, rest)
     total = torch.zeros_like(on.det)
     for j in range(d.order + 1):
         height = _density(on.k11, gap, d.order - j)
