@@ -2,7 +2,7 @@
 
     python benchmarks/convergence.py --seeds 100
 
-A row per program and kernel; the exit status is 1 when one fails. See netsor.compilers.convergence for the statistics.
+A row per program and kernel; the exit status is 1 unless all pass. See netsor.compilers.convergence for the statistics.
 """
 
 from __future__ import annotations
