@@ -11,6 +11,7 @@ import torch
 import netsor as ns
 from netsor.compilers import boxes, gram
 from netsor.compilers.expectation import Fn, absolute, engine, erf, fast, gaussian, leaky_relu, relu, sign, step
+from netsor.compilers.expectation.functions import from_terms
 from netsor.programs import cnn, mlp
 
 PAIRS = {
@@ -43,7 +44,7 @@ def test_gradients_take_the_engine() -> None:
 
 
 def test_functions_without_a_formula() -> None:
-    shifted: Fn = engine.from_terms(((1.0, relu().terms[0][1]), (1.0, step().terms[0][1])), "relu + step")
+    shifted: Fn = from_terms(((1.0, relu().terms[0][1]), (1.0, step().terms[0][1])), "relu + step")
     assert fast.rule(shifted, relu()) is None
 
 
@@ -108,7 +109,8 @@ def naive(x: torch.Tensor, leads: int, moves: tuple[boxes.Move, ...]) -> torch.T
             read = [m.stride * s + m.offsets[tap] for m, s in zip(moves, place, strict=True)]
             read = [r % n if m.wrap else r for r, n, m in zip(read, x.shape[leads:], moves, strict=True)]
             if all(0 <= r < n for r, n in zip(read, x.shape[leads:], strict=True)):
-                out[(..., *place)] += x[(..., *read)]
+                at: tuple[Any, ...] = (..., *place)
+                out[at] += x[(..., *read)]
     return out
 
 

@@ -217,7 +217,7 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor) -> Tensor | None:
         out = series
     else:
         return None
-    return repaired(out, block.near, (k11, k22, k12), lambda *k: engine.pair(f, g, gauss(*k, None, None)))
+    return repaired(out, block.near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
 
 
 def repaired(out: Tensor, mask: Tensor | None, given: tuple[Tensor, ...], exact: Exact) -> Tensor:
