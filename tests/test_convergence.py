@@ -24,7 +24,7 @@ from netsor.compilers.finite.result import Simulation
 from netsor.compilers.lowering.module import Source
 
 WIDTHS, SEEDS = [32, 64, 128, 256], 40
-DRAWS = 2**15  # of a sampled limit
+DRAWS = 2**14  # of a sampled limit
 
 Network = tuple[Callable[[], ns.Program], Any]
 EXACT: dict[str, Network] = {
