@@ -42,9 +42,9 @@ class Composer:
         self.past: list[Any] = []
         self.coordinatewise = True  # is x a sum of functions of Gaussian vectors? A sum over an axis of these is not
 
-    def matrix(self, of: Any) -> Any:
+    def matrix(self, of: Any, new: bool = False) -> Any:
         """A new matrix, or one of the square ones again."""
-        if self.square and of.rows == self.n and self.draw(st.integers(0, 3)) == 0:
+        if not new and self.square and of.rows == self.n and self.draw(st.integers(0, 3)) == 0:
             return self.draw(st.sampled_from(self.square))
         self.count += 1
         W = self.p.matrix(f"W{self.count}", self.n, of, var=self.draw(VARIANCES))
@@ -62,9 +62,9 @@ class Composer:
         """Kinks without a closed form take a quadrature of each pair: for the few pairs of vectors only."""
         return self.phi() if self.axis is None else self.smooth()
 
-    def linear(self) -> Any:
+    def linear(self, new: bool = False) -> Any:
         """W x, with a bias or without."""
-        h = self.matrix(self.x) @ self.x
+        h = self.matrix(self.x, new) @ self.x
         if self.draw(st.booleans()):
             self.count += 1
             h = h + self.p.bias(f"b{self.count}", self.n, var=0.1)
@@ -119,7 +119,7 @@ def pre_activation(c: Composer) -> Any:
 
 
 def gate(c: Composer) -> Any:
-    return c.phi()(c.linear()) * ns.sigmoid(c.linear())
+    return c.phi()(c.linear(new=True)) * ns.sigmoid(c.linear(new=True))
 
 
 def own_gate(c: Composer) -> Any:

@@ -139,7 +139,7 @@ def attention_over_states() -> ns.Program:
 SEQUENCE_PROGRAMS: dict[str, Callable[[], ns.Program]] = {
     "transformer": transformer,
     "rnn, last": lambda: rnn("erf"),
-    "rnn, mean": lambda: rnn("relu", readout="mean"),
+    "rnn, mean": lambda: rnn("relu", readout="mean", var_w=0.5, var_b=0.2),
     "attention over states": attention_over_states,
     "cnn, flatten": lambda: cnn(depth=2, axes=("token",), var_b=0.1),
     "cnn, mean": lambda: cnn(depth=2, axes=("token",), stride=2, readout="mean"),
