@@ -235,6 +235,11 @@ def compile(
     `result.errors`) from `samples` draws, or until the standard error is at most `tol` relative to √(K_ii K_jj) (1e-3
     by default, or as near as 2 GB and 2²¹ draws allow).
     """
+    if fuse:
+        raise UnsupportedError(
+            "fuse=True: fusing the generated module with torch.compile is not part of this version", code="NT702",
+            hint="leave fuse out; the blocks are evaluated in place already",
+        )  # fmt: skip
     if output is not None:
         p = with_output(p, output)
     if not assume_gia:
