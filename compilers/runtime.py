@@ -133,9 +133,9 @@ def equal(data: Inputs, left: Any, right: Any, size: int) -> Any:
 
 
 def ranked(x: Any, data: Inputs, rank: int) -> Tensor:
-    """A value that depends on no sample, with dimensions of size 1 in front."""
+    """A value that depends on no sample, with as many dimensions of size 1 in front as its rank wants."""
     t = torch.as_tensor(x, dtype=data.dtype, device=data.device)
-    return t.reshape((1,) * (rank - t.dim()) + tuple(t.shape))
+    return t.reshape((1,) * (rank - t.dim()) + tuple(t.shape[max(0, t.dim() - rank) :]))
 
 
 def fit(x: Tensor, *dims: tuple[int, int]) -> Tensor:

@@ -34,9 +34,26 @@ def collect(terms: Iterable[Term]) -> Terms:
     """Terms of equal delta sets added; zero terms dropped."""
     found: dict[Deltas, list[Value]] = {}
     for deltas, value in terms:
-        found.setdefault(frozenset(d for d in deltas if d[0] != d[1]), []).append(value)
+        kept, marks = matching(frozenset(d for d in deltas if d[0] != d[1]))
+        found.setdefault(kept, []).append(mul(value, *marks) if marks else value)
     sums = ((d, add(*values)) for d, values in found.items())
     return tuple((d, v) for d, v in sums if v != ZERO)
+
+
+def matching(deltas: Deltas) -> tuple[Deltas, list[Value]]:
+    """Deltas in which no symbol occurs twice, and the others (of left symbols among themselves, …) as indicators."""
+    if len({s for d in deltas for s in d}) == 2 * len(deltas):
+        return deltas, []
+    kept: set[tuple[Sym, Sym]] = set()
+    marks: list[Value] = []
+    lefts = {left for left, _ in deltas}
+    for left, r in sorted(deltas, key=lambda d: (d[1] in lefts, d)):
+        partner = next((a for a, b in kept if b == r), r)
+        if any(s in d for d in kept for s in (left, r)):
+            marks.append(Ind(left, partner, partner.size, partner.copy))
+        else:
+            kept.add((left, r))
+    return frozenset(kept), marks
 
 
 def single(value: Value) -> Terms:
