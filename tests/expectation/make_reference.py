@@ -76,8 +76,8 @@ FUNCTIONS: dict[str, tuple[F, F | None]] = {
 
 def legendre(n: int) -> tuple[Array, Array]:
     """Nodes and weights on [0, 1], refined by Newton's method in 80 bits."""
-    x = np.polynomial.legendre.leggauss(n)[0].astype(L)
-    slope = x
+    x: Array = np.polynomial.legendre.leggauss(n)[0].astype(L)
+    slope: Array = x
     for _ in range(3):
         p0, p1 = np.ones_like(x), x
         for k in range(2, n + 1):
