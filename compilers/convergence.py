@@ -132,7 +132,7 @@ def jackknife(widths: Sequence[int], squares: Tensor) -> float:
 def _coefficients(n: Tensor, m: Tensor, terms: int) -> tuple[float, float]:
     """The first `terms` of a/n + b/n², weighted by the curve's own height; NaN when it is not positive."""
     basis = torch.stack([1 / n, 1 / n**2], dim=1)[:, :terms]
-    curve = m
+    curve, solution = m, torch.zeros(terms, 1, dtype=m.dtype)
     for _ in range(20):
         solution = torch.linalg.lstsq(basis / curve[:, None], (m / curve)[:, None]).solution
         curve = (basis @ solution)[:, 0]

@@ -110,10 +110,11 @@ def _key(line: Any) -> tuple[Any, ...]:
 
 
 def own_copy(a: Ref) -> Copy:
+    """The copy that a reference's data-sized axes belong to."""
     if a.copy != 0:
         return a.copy
-    nothing: Copy = 0
-    return next((s.copy for s in a.symbols if s.copy != 0), nothing)
+    found: list[Copy] = [s.copy for s in a.symbols if s.copy != 0]
+    return found[0] if found else 0
 
 
 def side(q: Requests, a: Ref) -> Map:

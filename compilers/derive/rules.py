@@ -15,6 +15,7 @@ import sympy as sp
 from netsor import ir
 from netsor.compilers.derive import indexing
 from netsor.compilers.derive.expectations import Expectations
+from netsor.compilers.derive.indexing import own_copy
 from netsor.compilers.derive.nodes import (
     AnyNode,
     Atom,
@@ -352,14 +353,6 @@ class _ScalarNode:
 
     def __hash__(self) -> int:
         return hash(self.var)
-
-
-def own_copy(a: Ref) -> Copy:
-    """The copy that a reference's data-sized axes belong to."""
-    if a.copy != 0:
-        return a.copy
-    nothing: Copy = 0
-    return next((s.copy for s in a.symbols if s.copy != 0), nothing)
 
 
 def inverse_size(sym: Sym) -> Value:

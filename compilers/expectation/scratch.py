@@ -5,7 +5,7 @@ A block of a Gram matrix is evaluated inside `scratch()`. Outside of it every ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -58,7 +58,7 @@ def current() -> Scratch | None:
 
 
 @contextmanager
-def scratch() -> Iterator[Scratch]:
+def scratch() -> Generator[Scratch, None, None]:
     """Expectations inside the block share what they compute."""
     own = Scratch()
     token = _current.set(own)
