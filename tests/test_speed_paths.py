@@ -110,7 +110,8 @@ def naive(x: torch.Tensor, leads: int, moves: tuple[boxes.Move, ...]) -> torch.T
             read = [r % n if m.wrap else r for r, n, m in zip(read, x.shape[leads:], moves, strict=True)]
             if all(0 <= r < n for r, n in zip(read, x.shape[leads:], strict=True)):
                 at: tuple[Any, ...] = (..., *place)
-                out[at] += x[(..., *read)]
+                source: tuple[Any, ...] = (..., *read)
+                out[at] += x[source]
     return out
 
 
