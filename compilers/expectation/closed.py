@@ -31,12 +31,16 @@ def times(a: Tensor | float, b: Tensor | None) -> Tensor | None:
     return None if b is None else a * b
 
 
+Rates = tuple[Number, Number]
+
+
 class Tilted(NamedTuple):
-    """E exp(b₁u + b₂v − c₁u² − c₂v²) F(u, v) = exp(exponent) · factor · E F over another Gaussian."""
+    """E exp(b₁u + b₂v − c₁u² − c₂v²) F(u, v) = exp(exponent) · factor · E F, (u, v) the Gaussian moved by K·rates."""
 
     exponent: Tensor | None
     factor: Tensor | None
     gauss: Gauss
+    rates: Rates
 
     def weigh(self, x: Tensor) -> Tensor:
         x = x if self.factor is None else x * self.factor
@@ -45,21 +49,28 @@ class Tilted(NamedTuple):
 
 def tilt(t1: Term, t2: Term, g: Gauss) -> Tilted:
     """Absorb the exponentials of both terms; complex rates give complex means."""
-    exponent, g = _tilt_linear(t1.linear, t2.linear, g)
-    if not (t1.quadratic or t2.quadratic):
-        return Tilted(exponent, None, g)
-    more, factor, g = _tilt_quadratic(2 * t1.quadratic, 2 * t2.quadratic, g)
-    return Tilted(plus(exponent, more), factor, g)
+    exponent, factor, rates = None, None, (t1.linear, t2.linear)
+    if t1.quadratic or t2.quadratic:
+        exponent, factor, g = _tilt_quadratic(2 * t1.quadratic, 2 * t2.quadratic, g)
+    return Tilted(plus(exponent, _linear_exponent(rates, g)), factor, g, rates)
 
 
-def _tilt_linear(b1: Number, b2: Number, g: Gauss) -> tuple[Tensor | None, Gauss]:
+def _linear_exponent(rates: Rates, g: Gauss) -> Tensor | None:
+    """b·m + ½ b·K·b."""
+    b1, b2 = rates
     if not (b1 or b2):
-        return None, g
+        return None
     # grouped so that b₂ = −b₁ at k11 = k22 = k12 gives exactly zero
-    s1, s2 = b1 * g.k11 + b2 * g.k12, b2 * g.k22 + b1 * g.k12
-    exponent = 0.5 * (b1 * s1 + b2 * s2)
-    exponent = exponent + sum(m * b for m, b in ((g.m1, b1), (g.m2, b2)) if m is not None)
-    return exponent, g._replace(m1=plus(s1, g.m1), m2=plus(s2, g.m2))
+    exponent = 0.5 * (b1 * (b1 * g.k11 + b2 * g.k12) + b2 * (b2 * g.k22 + b1 * g.k12))
+    return exponent + sum(m * b for m, b in ((g.m1, b1), (g.m2, b2)) if m is not None)
+
+
+def moved(g: Gauss, rates: Rates) -> Gauss:
+    """The Gaussian with its means moved by K·rates."""
+    b1, b2 = rates
+    if not (b1 or b2):
+        return g
+    return g._replace(m1=plus(b1 * g.k11 + b2 * g.k12, g.m1), m2=plus(b2 * g.k22 + b1 * g.k12, g.m2))
 
 
 def _tilt_quadratic(c: float, d: float, g: Gauss) -> tuple[Tensor | None, Tensor, Gauss]:
@@ -80,11 +91,13 @@ class Moments:
     """E u^i v^j S₁(u) S₂(v), memoised over (i, j).
 
     Stein: E u·F = m₁ E F + k11 E ∂ᵤF + k12 E ∂ᵥF, where ∂S is a Gaussian density (of width √noise) at 0, so that its
-    expectation is that density times an expectation under the Gaussian conditioned on u + √noise·n = 0.
+    expectation is that density times an expectation under the Gaussian conditioned on u + √noise·n = 0. The Gaussian is
+    conditioned before it is moved by K·rates (they commute): afterwards the conditional mean would cancel at |ρ| ≈ 1.
     """
 
-    def __init__(self, g: Gauss, gate1: Gate | None, gate2: Gate | None) -> None:
-        self.g, self.gate1, self.gate2 = g, gate1, gate2
+    def __init__(self, still: Gauss, gate1: Gate | None, gate2: Gate | None, rates: Rates = (0.0, 0.0)) -> None:
+        self.still, self.rates, self.g = still, rates, moved(still, rates)
+        self.gate1, self.gate2 = gate1, gate2
         self._known: dict[tuple[int, int], Tensor] = {}
         self._conditioned: Moments | None = None
 
@@ -95,9 +108,9 @@ class Moments:
 
     def _moment(self, i: int, j: int) -> Tensor:
         if i == 0 and j == 0:
-            return gates(self.g, self.gate1, self.gate2)
+            return gates(self)
         if i == 0:
-            return self._swapped()(j, 0)
+            return self.swapped()(j, 0)
         g = self.g
         total = torch.zeros_like(g.det)
         if g.m1 is not None:
@@ -107,10 +120,10 @@ class Moments:
         if j:
             total = total + j * g.k12 * self(i - 1, j - 1)
         total = total + self._edge(i - 1, j, g.k11) if self.gate1 else total
-        return total + self._swapped()._edge(j, i - 1, g.k12) if self.gate2 else total
+        return total + self.swapped()._edge(j, i - 1, g.k12) if self.gate2 else total
 
-    def _swapped(self) -> Moments:
-        return Moments(self.g.swapped(), self.gate2, self.gate1)
+    def swapped(self) -> Moments:
+        return Moments(self.still.swapped(), self.gate2, self.gate1, (self.rates[1], self.rates[0]))
 
     def _edge(self, i: int, j: int, covariance: Tensor) -> Tensor | float:
         """covariance · E u^i v^j S₁′(u) S₂(v)."""
@@ -118,13 +131,18 @@ class Moments:
         if gate is None or (i and not gate.noise):
             return 0.0
         g = self.g
-        if self._conditioned is None:
-            self._conditioned = Moments(conditioned(g, gate.noise), None, self.gate2)
         width = (g.k11 + gate.noise).sqrt()
         height = 2 * gate.half / math.sqrt(2 * math.pi) * ratio(covariance, width)
         if g.m1 is not None:
             height = height * torch.exp(-0.5 * ratio(g.m1, width) ** 2)
-        return height * self._conditioned(i, j)
+        return height * self.conditioned()(i, j)
+
+    def conditioned(self) -> Moments:
+        """The moments given u + √noise·n = 0; that gate is then spent."""
+        if self._conditioned is None:
+            noise = self.gate1.noise if self.gate1 else 0.0
+            self._conditioned = Moments(conditioned(self.still, noise), None, self.gate2, self.rates)
+        return self._conditioned
 
 
 def conditioned(g: Gauss, noise: float) -> Gauss:
@@ -141,8 +159,9 @@ def conditioned(g: Gauss, noise: float) -> Gauss:
     return out._replace(m1=noise * ratio(g.m1, total), m2=m2)
 
 
-def gates(g: Gauss, gate1: Gate | None, gate2: Gate | None) -> Tensor:
+def gates(on: Moments) -> Tensor:
     """E S₁(u) S₂(v)."""
+    g, gate1, gate2 = on.g, on.gate1, on.gate2
     one = torch.ones_like(g.det)
     if gate1 is None or gate2 is None:
         only, k, m = (gate2, g.k22, g.m2) if gate1 is None else (gate1, g.k11, g.m1)
@@ -152,7 +171,7 @@ def gates(g: Gauss, gate1: Gate | None, gate2: Gate | None) -> Tensor:
         total = total + gate1.half * gate2.mid * sign_mean(gate1, g.k11, g.m1)
     if g.m2 is not None:
         total = total + gate1.mid * gate2.half * sign_mean(gate2, g.k22, g.m2)
-    return total + gate1.half * gate2.half * _sign_pair(g, gate1.noise, gate2.noise)
+    return total + gate1.half * gate2.half * _sign_pair(on, gate1.noise, gate2.noise)
 
 
 def sign_mean(gate: Gate, k: Tensor, m: Tensor | None) -> Tensor:
@@ -169,7 +188,8 @@ def _standard(m: Tensor, k: Tensor) -> Tensor:
     return torch.where(zero, torch.sign(m) * torch.where(m == 0, 0.0, math.inf), m / torch.where(zero, 1.0, k).sqrt())
 
 
-def _sign_pair(g: Gauss, noise1: float, noise2: float) -> Tensor:
+def _sign_pair(on: Moments, noise1: float, noise2: float) -> Tensor:
+    g = on.g
     v1, v2 = g.k11 + noise1, g.k22 + noise2
     root = (g.det + noise1 * g.k22 + noise2 * g.k11 + noise1 * noise2).sqrt()
     if g.m1 is None and g.m2 is None:
@@ -178,13 +198,20 @@ def _sign_pair(g: Gauss, noise1: float, noise2: float) -> Tensor:
     x = zero if g.m1 is None else _standard(g.m1, v1)
     y = zero if g.m2 is None else _standard(g.m2, v2)
     # beyond ±40 a Gaussian is decided to 1e-300, and ∞ − ∞ does not occur
-    return sign_product(x.clamp(-40, 40), y.clamp(-40, 40), g.k12 + zero, root)
+    x, y = x.clamp(-40, 40), y.clamp(-40, 40)
+    if on.still.m1 is not None or on.still.m2 is not None:
+        return sign_product(x, y, g.k12 + zero, root)
+    # moved from zero means: y − ρx is the mean of v given u + √noise·n = 0 over √v₂, known without cancellation
+    given_u, given_v = on.conditioned().g.m2, on.swapped().conditioned().g.m2
+    above = zero if given_u is None else ratio(given_u + zero, v2.sqrt())
+    beside = zero if given_v is None else ratio(given_v + zero, v1.sqrt())
+    return sign_product(x, y, g.k12 + zero, root, (above, beside))
 
 
 def pair(t1: Term, t2: Term, g: Gauss) -> Tensor:
     """E t₁(u) t₂(v), complex if a rate is."""
     tilted = tilt(t1, t2, g)
-    return tilted.weigh(Moments(tilted.gauss, t1.gate, t2.gate)(t1.power, t2.power))
+    return tilted.weigh(Moments(tilted.gauss, t1.gate, t2.gate, tilted.rates)(t1.power, t2.power))
 
 
 def is_half_exponential(t: Term) -> bool:

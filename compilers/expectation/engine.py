@@ -160,7 +160,7 @@ def pair(f: Fn, g: Fn, on: Gauss) -> Tensor:
     if rest_f is not None and rest_g is not None:
         total = total + numeric(rest_f, rest_g, on)
     if rest_f is None and rest_g is None:
-        report("closed form", lambda: _rounding(f, on.k11) + _rounding(g, on.k22))
+        report("closed form", lambda: _rounding(f, on.k11) + _rounding(g, on.k22) + _cancelling_means(on))
     return total
 
 
@@ -181,6 +181,14 @@ def _stable(f: Fn, k: Tensor) -> bool:
     gated = [t for _, t in f.terms if isinstance(t, Term) and t.gate and t.linear]
     small = bool(((k > 0) & (k < f.trusted[0])).any())
     return not small and all(closed.is_half_exponential(t) for t in gated)
+
+
+def _cancelling_means(on: Gauss) -> float:
+    """A given mean conditioned at |ρ| ≈ 1 is a difference that is then divided by √(1 − ρ²)."""
+    if on.m1 is None and on.m2 is None:
+        return 0.0
+    share = ratio(on.det, on.k11 * on.k22)
+    return EPS / math.sqrt(float(share.masked_fill(share == 0, 1.0).min()))
 
 
 def opaque(f: Fn) -> Fn:

@@ -125,12 +125,21 @@ def owens_t(h: Tensor, a: Tensor) -> Tensor:
     return torch.sign(a) * torch.where(h == 0, at_zero, torch.where(far, flipped, inner))
 
 
-def sign_product(x: Tensor, y: Tensor, c12: Tensor, root: Tensor) -> Tensor:
-    """E sgn(X + x)·sgn(Y + y) for standard X, Y; ρ = c12/√(c12² + root²). It is 4Φ₂(x, y) − 2Φ(x) − 2Φ(y) + 1."""
+def sign_product(
+    x: Tensor, y: Tensor, c12: Tensor, root: Tensor, differences: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """E sgn(X + x)·sgn(Y + y) for standard X, Y; ρ = c12/√(c12² + root²). It is 4Φ₂(x, y) − 2Φ(x) − 2Φ(y) + 1.
+
+    `differences` are y − ρx and x − ρy where the caller knows them better: they are divided by √(1−ρ²).
+    """
     norm = torch.hypot(c12, root)
     rho, s = ratio(c12, norm), torch.where(norm == 0, 1.0, ratio(root, norm))
-    first = owens_t(x, _slope(y - rho * x, x, s))
-    second = owens_t(y, _slope(x - rho * y, y, s))
+    if differences is None:
+        # y − ρx = (y ∓ x) ± (1 − |ρ|)x, with 1 − |ρ| from s
+        side, gap = torch.where(rho < 0, -1.0, 1.0), s * s / (1 + rho.abs())
+        differences = (y - side * x) + side * gap * x, (x - side * y) + side * gap * y
+    first = owens_t(x, _slope(differences[0], x, s))
+    second = owens_t(y, _slope(differences[1], y, s))
     opposite = torch.where((x * y < 0) | ((x * y == 0) & (x + y < 0)), 2.0, 0.0)
     general = 1 - opposite - 4 * (first + second)
     return torch.where((x == 0) & (y == 0), 2 / math.pi * torch.atan2(rho, s), general)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import mpmath as mp
 import pytest
 import torch
 from hypothesis import given, settings
@@ -224,3 +225,37 @@ def test_cauchy_schwarz_and_bilinearity(f: ex.Fn, k1: float, k2: float, rho: flo
     g = ex.combine((2.0, f), (-0.5, ex.power(1)))
     parts = 2 * value - 0.5 * float(ex.E2(f, ex.power(1), *k))
     assert abs(float(ex.E2(f, g, *k)) - parts) <= 1e-9 * (2 * bound + 0.5 * scale(f, ex.power(1), k[0], k[1]))
+
+
+def _elu_reference(k11: float, k22: float, k12: float) -> mp.mpf:
+    """E elu(u)elu(v): the inner integral by hand, the outer by panels that shrink to where it turns."""
+    s1 = mp.sqrt(mp.mpf(k11))
+    slope, rest = k12 / s1, mp.sqrt(mp.mpf(k22) - mp.mpf(k12) ** 2 / k11)
+
+    def tail(t: mp.mpf) -> mp.mpf:
+        return mp.erfc(-t / mp.sqrt(2)) / 2
+
+    def inner(m: mp.mpf) -> mp.mpf:
+        t = m / rest
+        return m * tail(t) + rest * mp.npdf(t) + mp.exp(m + rest**2 / 2) * tail(-t - rest) - tail(-t)
+
+    def outer(z: mp.mpf) -> mp.mpf:
+        u = s1 * z
+        return (u if u > 0 else mp.expm1(u)) * inner(slope * z) * mp.npdf(z)
+
+    widths = [w for w in (mp.mpf(4) ** j * rest / abs(slope) for j in range(-1, 16)) if w < 9]
+    return mp.quad(outer, [-11, *(-w for w in reversed(widths)), 0, *widths, 11], maxdegree=6)
+
+
+@pytest.mark.parametrize("k11, k22, gap", [(1.738, 2.385, 8e-11), (2.974, 2.974, 1.4e-10), (1.271, 1.271, 1e-6)])
+@pytest.mark.parametrize("side", [1, -1])
+def test_near_duplicates_of_a_tilted_form_stay_within_the_bound(k11: float, k22: float, gap: float, side: int) -> None:
+    """elu's closed form conditions a tilted Gaussian at |ρ| ≈ 1, where means cancel if taken in the wrong order."""
+    k = number(k11), number(k22), number(side * (1 - gap) * math.sqrt(k11 * k22))
+    f = ex.elu()
+    with ex.record() as log:
+        got = ex.E2(f, f, *k)
+    with mp.workdps(30):
+        error = float(abs(mp.mpf(float(got)) - _elu_reference(*(float(x) for x in k))))
+    assert [method for method, _ in log] == ["closed form"]
+    assert error <= log[0][1] * scale(f, f, k[0], k[1])
