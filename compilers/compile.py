@@ -36,14 +36,11 @@ class Kernel:
     dict by name for several inputs, or a list of single samples of different size.
     """
 
-    def __init__(
-        self, program: Any, device: Any, dtype: Any, assumed: bool, fuse: bool, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any]) -> None:
         self.program = program
         self.device = as_device(device)
         self.dtype = as_dtype(dtype)
         self.assumed = assumed
-        self.fuse = fuse
         self.options = options
         self.calls = 0  # blocks evaluated so far
 
@@ -244,7 +241,7 @@ def compile(
         p = with_output(p, output)
     if not assume_gia:
         refuse_unless_valid(p)
-    return Kernel(p, device, dtype, assume_gia, fuse, {"tol": tol, "samples": samples, "seed": seed})
+    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed})
 
 
 def with_output(p: Any, name: str) -> Any:

@@ -21,13 +21,16 @@ from netsor.compilers.expectation.report import report
 Function = Callable[..., Tensor]
 CHUNK = 4_000_000  # values of F at once
 SCRAMBLES, LOG_POINTS = 16, 13
+TOLERANCE = 1e-7  # of a quadrature's own bound; beyond it sampling, which states its standard error, takes over
 
 
-def joint(f: Function, cov: Sequence[Any], means: Sequence[Any], kinked: Sequence[int] = (), *params: Any) -> Tensor:
+def joint(
+    f: Function, cov: Sequence[Any], means: Sequence[Any], kinked: Sequence[int] | None = (), *params: Any
+) -> Tensor:
     """E F, elementwise over the common shape of the covariances.
 
-    `cov` is the upper triangle, row by row; a mean None is zero; `kinked` are the variables inside functions with
-    kinks at 0; `params` are passed behind the variables.
+    `cov` is the upper triangle, row by row; a mean None is zero; `kinked` are the variables at whose zeros F has
+    kinks, None when it has kinks elsewhere; `params` are passed behind the variables.
     """
     k = len(means)
     given = [torch.as_tensor(c) for c in (*cov, *(m for m in means if m is not None), *params)]
@@ -42,7 +45,7 @@ def joint(f: Function, cov: Sequence[Any], means: Sequence[Any], kinked: Sequenc
     used = [j for j in range(k) if bool((factor[:, :, j] != 0).any())]
     factor = factor[:, :, used]
     centre = None if all(m is None for m in means) else torch.stack([_mean(m, triangle[0], flat) for m in means], -1)
-    out = _integrate(f, factor, centre, tuple(kinked), [flat(c) for c in params])
+    out = _integrate(f, factor, centre, None if kinked is None else tuple(kinked), [flat(c) for c in params])
     return out.reshape(shape).to(dtype)
 
 
@@ -71,17 +74,23 @@ def _factor(triangle: list[Tensor], k: int) -> Tensor:
 
 
 def _integrate(
-    f: Function, factor: Tensor, centre: Tensor | None, kinked: tuple[int, ...], params: list[Tensor]
+    f: Function, factor: Tensor, centre: Tensor | None, kinked: tuple[int, ...] | None, params: list[Tensor]
 ) -> Tensor:
+    """The first rule that fits; one whose computed bound exceeds TOLERANCE gives way to sampling."""
     directions = factor.shape[-1]
     if directions == 0:
         nodes = torch.zeros((1, 0), dtype=torch.float64, device=factor.device)
         return _apply(f, factor, centre, nodes.expand(factor.shape[0], 1, 0), params)[:, 0]
-    if kinked and directions <= 2 and centre is None:
-        return _polar(f, factor, kinked, params)
-    if not kinked and directions <= 3:
-        return _product(f, factor, centre, params)
-    return _sampled(f, factor, centre, params)
+    if kinked == () and directions <= 3:
+        value, bound = _product(f, factor, centre, params)
+    elif kinked and directions <= 2 and centre is None:
+        value, bound = _polar(f, factor, params)
+    else:
+        return _sampled(f, factor, centre, params)
+    if not bound <= TOLERANCE:
+        return _sampled(f, factor, centre, params)
+    report("quadrature", bound)
+    return value
 
 
 def _apply(f: Function, factor: Tensor, centre: Tensor | None, nodes: Tensor, params: list[Tensor]) -> Tensor:
@@ -105,7 +114,7 @@ def _part(x: Tensor | None, s: slice) -> Tensor | None:
 # ---------------------------------------------------------------- rules
 
 
-def _product(f: Function, factor: Tensor, centre: Tensor | None, params: list[Tensor]) -> Tensor:
+def _product(f: Function, factor: Tensor, centre: Tensor | None, params: list[Tensor]) -> tuple[Tensor, float]:
     """Trapezoid rule in every direction; its step shrinks with the largest standard deviation."""
     d = factor.shape[-1]
     widest = float(factor.detach().square().sum(-1).amax().sqrt())
@@ -124,46 +133,52 @@ def _product(f: Function, factor: Tensor, centre: Tensor | None, params: list[Te
         return torch.stack([values @ weights, values @ coarse, (values**2) @ weights], -1)
 
     out = _chunked(call, factor.shape[0], nodes.shape[0])
-    report("quadrature", lambda: _bound(out))
-    return out[:, 0]
+    return out[:, 0], _change(out[:, 0], out[:, 1], out[:, 2])
 
 
-def _bound(out: Tensor) -> float:
-    """The error of the coarse rule, squared (geometric convergence), relative to √(E F²)."""
-    scale = out[:, 2].detach().clamp_min(1e-300).sqrt()
-    coarse = ((out[:, 0] - out[:, 1]).detach().abs() / scale).amax() if len(out) else torch.zeros(())
-    return max(float(coarse) ** 1.5, 1e-15)
+def _change(fine: Tensor, coarse: Tensor, square: Tensor) -> float:
+    """What refining the rule changed, relative to √(E F²): the error of the coarse rule bounds the fine one's."""
+    scale = square.detach().clamp_min(1e-300).sqrt()
+    change = ((fine - coarse).detach().abs() / scale).amax() if len(fine) else torch.zeros(())
+    return max(float(change), 1e-15)
 
 
-def _polar(f: Function, factor: Tensor, kinked: tuple[int, ...], params: list[Tensor]) -> Tensor:
-    """E F = ∫∫ F(ρ L(cos θ, sin θ)) ρ e^{−ρ²/2} dρ dθ / 2π, panels between the angles where a kinked variable is 0."""
+def _polar(f: Function, factor: Tensor, params: list[Tensor]) -> tuple[Tensor, float]:
+    """E F = ∫∫ F(ρ L(cos θ, sin θ)) ρ e^{−ρ²/2} dρ dθ / 2π, panels between the angles where a variable is 0.
+
+    There the kinks are, and there smooth functions of large arguments (tanh) turn fastest.
+    """
     plane = factor if factor.shape[-1] == 2 else torch.nn.functional.pad(factor, (0, 1))
-    angles = torch.atan2(-plane[:, list(kinked), 0], plane[:, list(kinked), 1]).detach() % math.pi
+    angles = torch.atan2(-plane[:, :, 0], plane[:, :, 1]).detach() % math.pi
     ends = torch.cat([angles, angles + math.pi], -1).sort(-1).values
     ends = torch.cat([ends, ends[:, :1] + 2 * math.pi], -1)
-    x, w = (torch.as_tensor(v, dtype=torch.float64, device=factor.device) for v in np.polynomial.legendre.leggauss(32))
+    fine, coarse = (_circles(f, plane, ends, params, n, 2 * n) for n in (40, 32))
+    return fine[:, 0], _change(fine[:, 0], coarse[:, 0], fine[:, 1])
+
+
+def _circles(f: Function, plane: Tensor, ends: Tensor, params: list[Tensor], angular: int, radial: int) -> Tensor:
+    """E F and E F² with so many Gauss–Legendre nodes per panel of the angle and on the radius, `[N, 2]`."""
+    x, w = _legendre(angular, plane.device)
     width = (ends[:, 1:] - ends[:, :-1])[..., None] / 2
     theta = ((ends[:, 1:] + ends[:, :-1])[..., None] / 2 + width * x).flatten(1)
-    angular = (width * w).flatten(1) / (2 * math.pi)
-    rho, radial = _radii(factor.device)
+    weights = (width * w).flatten(1) / (2 * math.pi)
+    y, v = _legendre(radial, plane.device)
+    rho = 5 * (y + 1)
+    shells = 5 * v * rho * torch.exp(-0.5 * rho**2)
 
     def call(s: slice) -> Tensor:
         t = theta[s]
         circle = torch.stack([t.cos(), t.sin()], -1)[:, :, None, :] * rho[:, None]
         values = _apply(f, plane[s], None, circle.flatten(1, 2), [c[s] for c in params])
         values = values.unflatten(1, (t.shape[1], len(rho)))
-        return ((values @ radial) * angular[s]).sum(1)
+        return torch.stack([((q @ shells) * weights[s]).sum(1) for q in (values, values**2)], -1)
 
-    report("quadrature", 1e-12)
-    return _chunked(call, factor.shape[0], theta.shape[1] * len(rho))
+    return _chunked(call, plane.shape[0], theta.shape[1] * len(rho))
 
 
-def _radii(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of ∫₀^∞ … ρ e^{−ρ²/2} dρ."""
-    x, w = np.polynomial.legendre.leggauss(64)
-    rho = 5.0 * (x + 1)
-    weights = 5.0 * w * rho * np.exp(-0.5 * rho**2)
-    return (torch.as_tensor(v, dtype=torch.float64, device=device) for v in (rho, weights))  # type: ignore[return-value]
+def _legendre(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    x, w = np.polynomial.legendre.leggauss(n)
+    return torch.as_tensor(x, device=device), torch.as_tensor(w, device=device)
 
 
 def _sampled(f: Function, factor: Tensor, centre: Tensor | None, params: list[Tensor]) -> Tensor:

@@ -12,7 +12,6 @@ and the NTK sums over all pairs of uses of each trained array. Gradients are tho
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.depth import deep_recursion
 from netsor.compilers.reference_expectation import Expectation
 from netsor.compilers.reference_inputs import Sample, samples_of
 from netsor.compilers.reference_numpy import Array, evaluate
@@ -49,12 +49,8 @@ class Reference:
 
 def reference(p: Program, x: Any = None, x2: Any = None, sizes: Mapping[str, int] | None = None) -> Reference:
     """The NNGP and NTK limits of a program at the inputs x and x2 (x when None)."""
-    old = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(old, 100_000))
-    try:
+    with deep_recursion():
         return _reference(p, x, x2, sizes or {})
-    finally:
-        sys.setrecursionlimit(old)
 
 
 def _reference(p: Program, x: Any, x2: Any, sizes: Mapping[str, int]) -> Reference:

@@ -50,7 +50,7 @@ from netsor.compilers.results import KernelResult
 
 __all__ = [
     "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "absolute", "adjoint", "at", "box", "combine", "contract",
-    "cos", "elu", "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "full", "function", "gaussian",
+    "cos", "elu", "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "function", "gaussian",
     "gelu", "gelu_prime", "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "placed",
     "position", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped", "sigmoid",
     "sign", "silu", "sin", "softmax", "softplus", "square", "step", "table", "tabulate", "take", "tanh",
@@ -188,10 +188,6 @@ def windows(
 
 
 # ---------------------------------------------------------------- sums
-
-
-def full(x: Any, leads: int) -> Any:
-    return x
 
 
 def contract(subscripts: str, operands: Sequence[Any], **sizes: int) -> Tensor:

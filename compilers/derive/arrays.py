@@ -19,8 +19,6 @@ from netsor.functions import exact
 if TYPE_CHECKING:
     from netsor.compilers.derive.recursion import Derivation, Result
 
-Uses = list[tuple[ir.Var, ir.Var]]  # (dy with y, z)
-
 
 def trained_arrays(program: Any) -> list[ir.InputMatrix | ir.InputVector]:
     """The input lines whose arrays are trained."""

@@ -102,9 +102,7 @@ class Expectations:
             return scope.add(a, right)
         return self._open(scope, node.expr, node.args, a, right)
 
-    def _open(
-        self, scope: Scope, expr: sp.Expr, nodes: Sequence[object], a: Ref, right: bool, extra: Sequence[sp.Expr] = ()
-    ) -> sp.Expr:
+    def _open(self, scope: Scope, expr: sp.Expr, nodes: Sequence[object], a: Ref, right: bool) -> sp.Expr:
         table: dict[sp.Basic, sp.Basic] = {}
         for n in nodes:
             child = cast(AnyNode, n)

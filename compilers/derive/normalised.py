@@ -15,7 +15,7 @@ from netsor import ir
 from netsor.compilers.derive.nodes import AnyNode, Fun, Reduced, unsupported
 from netsor.compilers.derive.requests import Ref
 from netsor.compilers.derive.terms import Term, Terms, collect, dense, scale, single
-from netsor.compilers.derive.values import ZERO, Num, Radial, RadialSide, Sym, Value
+from netsor.compilers.derive.values import ZERO, Radial, RadialSide, Sym, Value
 from netsor.functions import Head
 
 if TYPE_CHECKING:
@@ -223,6 +223,3 @@ def _split(pair: tuple[sp.Symbol, sp.Expr]) -> list[tuple[sp.Symbol, sp.Expr]]:
             return [(s, base), (s, base ** (exponent - 1))]
         return [(s, f), (s, sp.Integer(1))]
     return [(s, factors[0]), (s, sp.Mul(*factors[1:]))]
-
-
-__all__ = ["Normalised", "Num", "Radius", "radius_of"]

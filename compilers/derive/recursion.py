@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -10,27 +9,24 @@ from typing import Any, cast
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.depth import deep_recursion
 from netsor.compilers.derive.inline import inline
 from netsor.compilers.derive.labels import is_named
-from netsor.compilers.derive.nodes import AnyNode, Normal, normal_form
+from netsor.compilers.derive.nodes import Normal, normal_form
 from netsor.compilers.derive.requests import Ref, Restart
-from netsor.compilers.derive.rules import Rules, inverse_size
-from netsor.compilers.derive.terms import Terms, collect, dense, right_to_left, scale, sum_left, swap
+from netsor.compilers.derive.rules import Rules
+from netsor.compilers.derive.terms import Terms, collect, dense, right_to_left, sum_left, swap
 from netsor.compilers.derive.values import (
     Access,
     Copy,
     Entry,
-    FeatureDim,
     Fn,
     Num,
-    Renaming,
     Sym,
     Value,
     add,
     mul,
-    rewrite,
     size_value,
-    sum_over,
     walk,
 )
 from netsor.errors import Diagnostic, InputError, UnsupportedError
@@ -120,7 +116,10 @@ class Derivation:
 
     def run(self, get: tuple[str, ...]) -> Recursion:
         """Derive, repeating while a recurrence's structure grows."""
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), 200_000))
+        with deep_recursion():
+            return self._run(get)
+
+    def _run(self, get: tuple[str, ...]) -> Recursion:
         while True:
             self.rules.q.reset()
             try:
@@ -293,9 +292,3 @@ def _located(program: Any, found: Diagnostic) -> Diagnostic:
     if found.location is None and found.variable in lines:
         found = replace(found, location=lines[found.variable].loc)
     return Readings(program).diagnostic(found)
-
-
-__all__ = [
-    "AnyNode", "Derivation", "FeatureDim", "Recursion", "Renaming", "Result", "collect", "derive", "inverse_size",
-    "rewrite", "scale", "sum_over",
-]  # fmt: skip

@@ -19,14 +19,12 @@ from netsor import ir
 from netsor.compilers.derive.nodes import AnyNode, Normal
 from netsor.compilers.derive.terms import NONE, Deltas, Term, Terms, collect, structure, swap
 from netsor.compilers.derive.values import (
-    ONE,
     Access,
     Const,
     Constant,
     Copy,
     Entry,
     Given,
-    Gram,
     Mul,
     Num,
     Renaming,
@@ -275,6 +273,3 @@ def is_simple(value: Value) -> bool:
 def _distinct(idx: Iterable[Any]) -> bool:
     found = [i for i in idx if isinstance(i, Sym)]
     return len(set(found)) == len(found)
-
-
-__all__ = ["ONE", "Binding", "Gram", "Ref", "Requests", "Restart", "is_simple"]

@@ -34,14 +34,11 @@ from netsor.compilers.derive.terms import UNIT, Term, Terms, collect, dense, sca
 from netsor.compilers.derive.values import (
     ONE,
     ZERO,
-    Add,
-    Const,
     Constant,
     Copy,
     FeatureDim,
     Given,
     Gram,
-    Mul,
     Num,
     Soft,
     Sym,
@@ -413,6 +410,3 @@ def data_of(normal: Normal, node: Any) -> ir.Var:
         node = node.of if not isinstance(node, Lin) else node.terms[0][1]
     line = node.line
     return line.out if isinstance(line, ir.Data) else data_of(normal, normal.of_var[line.args[0]])
-
-
-__all__ = ["Add", "Const", "Mul", "Rules", "given", "inverse_size", "own_copy", "scalar_function"]

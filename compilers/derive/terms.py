@@ -6,7 +6,7 @@ tuple is zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from netsor.compilers.derive.values import (
     ONE,
@@ -69,11 +69,6 @@ def scale(terms: Terms, factor: Value) -> Terms:
     if factor == ONE:
         return terms
     return collect((d, mul(v, rewrite(factor, Renaming(right_to_left(d))))) for d, v in terms)
-
-
-def product(terms: Terms, then: Mapping[Deltas, Terms]) -> Terms:
-    """Σ term · then[deltas of the term]."""
-    return collect((d | d2, mul(v, v2)) for d, v in terms for d2, v2 in then[d])
 
 
 def swap(terms: Terms) -> Terms:

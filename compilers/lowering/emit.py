@@ -8,9 +8,9 @@ arithmetic broadcasts. Inside a loop, loop symbols are Python integers and have 
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never, cast
+from typing import assert_never, cast
 
 import sympy as sp
 
@@ -47,6 +47,7 @@ from netsor.compilers.derive.values import (
 )
 from netsor.compilers.lowering.functions import Functions, number
 from netsor.compilers.torch_functions import torch_source
+from netsor.functions import Head
 
 Z = sp.Symbol("z", real=True)
 
@@ -420,7 +421,7 @@ class Emitter:
             own = sorted(symbols(f), key=lambda s: (s == v.sym, s))
             for s in own:
                 names.setdefault(s, next(letters))
-            operands.append(f"rt.full({self.emit(f, own)}, {self.leads})")
+            operands.append(self.emit(f, own))
             subscripts.append(("nm" if self.space == "pair" else "n") + "".join(names[s] for s in own))
         present = [s for s in kept if s in names and s != v.sym]
         out = ("nm" if self.space == "pair" else "n") + "".join(names[s] for s in present)
@@ -521,12 +522,17 @@ class Emitter:
         return f"rt.joint(lambda {args}: {body}, ({cov},), ({means},), {kinks!r}{params})"
 
 
-def _joint_kinks(f: sp.Expr) -> tuple[int, ...]:
-    """Which variables stand inside a function with kinks."""
-    from netsor.functions import Head
-
-    kinked = {s.name for h in f.atoms(Head) if h.spec.kinks for s in h.free_symbols}
-    return tuple(sorted(int(n[1:]) for n in kinked if n[0] == "z"))
+def _joint_kinks(f: sp.Expr) -> tuple[int, ...] | None:
+    """The variables at whose zeros F has its kinks; None when a kink lies anywhere else."""
+    kinked: set[str] = set()
+    for h in f.atoms(Head):
+        if not h.spec.kinks:
+            continue
+        factors = [x.as_base_exp()[0] for a in h.args for x in sp.Mul.make_args(a) if not x.is_number]
+        if any(k != 0 for k in h.spec.kinks) or not all(x.is_Symbol and x.name[0] == "z" for x in factors):
+            return None
+        kinked |= {x.name for x in factors}
+    return tuple(sorted(int(n[1:]) for n in kinked))
 
 
 def _two_factors(f: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
@@ -541,7 +547,3 @@ def _two_factors(f: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
         else:
             factors.append(x)
     return (factors[0], factors[1]) if len(factors) == 2 else None
-
-
-Emit = Callable[[Value, Sequence[Sym]], str]
-__all__: list[Any] = ["Emitter"]

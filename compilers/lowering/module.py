@@ -18,7 +18,6 @@ from netsor.compilers.derive.values import (
     Expect2,
     Given,
     Gram,
-    Num,
     Off,
     Soft,
     Sum,
@@ -26,7 +25,6 @@ from netsor.compilers.derive.values import (
     Value,
     index_symbols,
     indices,
-    symbols,
     walk,
 )
 from netsor.compilers.lowering.data import DataArrays
@@ -433,6 +431,3 @@ def _comments(recursion: Recursion) -> dict[str, str]:
         if ":=" in row:
             out[row.split(":=")[0].strip().split("[")[0]] = row.strip()
     return out
-
-
-__all__ = ["Gram", "Num", "Off", "Source", "generate", "symbols"]

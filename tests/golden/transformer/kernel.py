@@ -47,9 +47,9 @@ def each(data):
     """The quantities of every input alone: tensors [n, ...]."""
     K_x_2 = rt.gram("nad,nbd->nab", data.x, data.x)
     S__4 = rt.softmax(K_x_2.permute(0, 2, 1), -1, data.size["token"])  # _4[token, token_key] := softmax[token_key](_3[token, token_key])
-    K__5___5_sum = S__4.permute(0, 2, 1) * rt.contract("nab,ncb->nac", (rt.full(K_x_2.permute(0, 2, 1), 1), rt.full(S__4, 1)), a=data.size["token"], b=data.size["token"], c=data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
+    K__5___5_sum = S__4.permute(0, 2, 1) * rt.contract("nab,ncb->nac", (K_x_2.permute(0, 2, 1), S__4), a=data.size["token"], b=data.size["token"], c=data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
     K__5_sum = rt.total(K__5___5_sum.permute(0, 2, 1), data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
-    K_k1___5_sum = rt.contract("nab,nab->na", (rt.full(K_x_2.permute(0, 2, 1), 1), rt.full(S__4, 1)), a=data.size["token"], b=data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
+    K_k1___5_sum = rt.contract("nab,nab->na", (K_x_2.permute(0, 2, 1), S__4), a=data.size["token"], b=data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
     K_x = rt.gram("nad,nad->na", data.x, data.x)
     K_y1 = K_x + 2 * K_k1___5_sum + K__5_sum  # y1[token] := _6[token] + k1[token]
     K_z1 = K_y1 * (1 / torch.sqrt((K_y1))) * (1 / torch.sqrt((K_y1)))  # z1[token] := (y1[token] - _7[token]) / sqrt(_8[token])
@@ -65,10 +65,10 @@ def pairs(a, b, get):
         return out
     K_x = rt.gram("nmad,nmbd->nmab", a.data.x, b.data.x)
     K__5__k1 = K_x[:, :, :, None] * a.S__4.permute(0, 1, 3, 2)[:, :, :, :, None]  # k1[token] := U1 @ x[token]
-    K_k1___5_sum = rt.contract("nmab,nmcb->nmac", (rt.full(K_x, 2), rt.full(b.S__4, 2)), a=a.data.size["token"], b=b.data.size["token"], c=b.data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
+    K_k1___5_sum = rt.contract("nmab,nmcb->nmac", (K_x, b.S__4), a=a.data.size["token"], b=b.data.size["token"], c=b.data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
     if "ntk" in get:
         T__5__k1 = K_x[:, :, :, None] * a.S__4.permute(0, 1, 3, 2)[:, :, :, :, None]  # k1[token] := U1 @ x[token]
-        T_k1___5_sum = rt.contract("nmab,nmcb->nmac", (rt.full(K_x, 2), rt.full(b.S__4, 2)), a=a.data.size["token"], b=b.data.size["token"], c=b.data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
+        T_k1___5_sum = rt.contract("nmab,nmcb->nmac", (K_x, b.S__4), a=a.data.size["token"], b=b.data.size["token"], c=b.data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
     K__5_sum___5 = b.S__4.permute(0, 1, 3, 2)[:, :, None] * rt.total(K__5__k1.permute(0, 1, 3, 4, 2)[:, :, :, :, None], a.data.size["token"])  # _5[token_key, token] := _2[token_key] * _4[token, token_key]
     K__5_sum__k1 = rt.total(K__5__k1.permute(0, 1, 3, 4, 2), a.data.size["token"])  # k1[token] := U1 @ x[token]
     del K__5__k1
