@@ -53,6 +53,18 @@ class Head(sp.Function):
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         return self.spec.derivative(argindex - 1).sym(*self.args)
 
+    def _eval_evalf(self, prec: int) -> sp.Expr | None:
+        """Its own value: by name, sympy would take mpmath's function of the same name."""
+        if self.free_symbols:
+            return None
+        if not self.spec.numeric:
+            return self.spec.definition(*self.args)._evalf(prec)
+        import torch
+
+        values = [torch.tensor(float(a), dtype=torch.float64) for a in self.args]
+        assert self.spec.torch is not None
+        return sp.Float(float(self.spec.torch(*values)))
+
     def _sympystr(self, printer: Any) -> str:
         return f"{self.spec.name}({', '.join(map(printer._print, self.args))})"
 

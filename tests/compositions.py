@@ -239,9 +239,12 @@ def main(count: int) -> None:
 
     progress = tqdm(total=count, disable=None)
 
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
     @seed(0)
-    @settings(max_examples=count, deadline=None, database=None, phases=[Phase.generate],
-              suppress_health_check=[*HealthCheck.__members__.values()])  # fmt: skip
+    @settings(
+        max_examples=count, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=slow
+    )  # fmt: skip
     @given(compositions())
     def run(case: tuple[ns.Program, Any]) -> None:
         progress.update()

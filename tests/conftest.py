@@ -7,6 +7,12 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples on every machine. Making a program is slow and draws much, which is no fault of a test.
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
+settings.register_profile("netsor", derandomize=True, database=None, deadline=None, suppress_health_check=SLOW)
+settings.load_profile("netsor")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compositions import compositions, disagreement
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 
 import netsor as ns
 from netsor import programs
@@ -42,10 +42,7 @@ def test_graph_convolutions() -> None:
         assert disagreement(programs.gcn(depth=3, readout=readout, var_b=0.1), x) <= 1e-9
 
 
-@settings(
-    max_examples=25, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
-    suppress_health_check=[*HealthCheck.__members__.values()],
-)  # fmt: skip
+@settings(max_examples=25, phases=[Phase.generate])
 @given(compositions())
 def test_random_compositions(case: tuple[ns.Program, Any]) -> None:
     assert disagreement(*case) <= 1e-9

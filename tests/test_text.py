@@ -14,7 +14,7 @@ import pytest
 import sympy as sp
 from fuzz_parse import SAMPLE
 from generate import programs
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 import netsor as ns
 from netsor import ir
@@ -106,7 +106,7 @@ def test_round_trip_of_the_unrolled() -> None:
     round_trip(ns.programs.rnn().unroll({"time": 3}))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40)
 @given(programs())
 def test_round_trip_of_generated_programs(p: ns.Program) -> None:
     round_trip(p)

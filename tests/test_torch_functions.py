@@ -31,6 +31,23 @@ def test_values_and_two_derivatives(function: ns.Function) -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+def test_value_at_a_number(function: ns.Function) -> None:
+    """A head of a number has its value in sympy too, whatever mpmath calls by the same name."""
+    x = sp.Rational(-3, 7)
+    mp.mp.dps = 40
+    for f in (function, function.prime):
+        exact = sp.lambdify(X, write_out(f.sym(X)), [{"Heaviside": lambda x, _: mp.mpf(x > 0)}, "mpmath"])
+        assert float(f.sym(x)) == pytest.approx(float(exact(mp.mpf(-3) / 7)), rel=1e-15)
+
+
+def test_value_at_a_number_of_user_functions() -> None:
+    zeta = ns.function("zeta", lambda x: sp.exp(-x) + x)
+    half = ns.numeric("gamma", lambda x: torch.tanh(x) / 2)
+    assert float(zeta(sp.Integer(0))) == 1
+    assert float(half(sp.Integer(1))) == pytest.approx(float(torch.tanh(torch.tensor(1.0).double())) / 2, rel=1e-15)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
 def test_derivative_is_autograd(function: ns.Function) -> None:
     x = torch.tensor([-3.0, -0.5, 0.2, 1.7], dtype=torch.float64, requires_grad=True)
     torch_function(function.sym(X) + X, (X,))(x).sum().backward()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from generate import programs as generated
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import netsor as ns
@@ -48,7 +48,7 @@ def assert_same(p: ns.Program, x: dict[str, Any], sizes: dict[str, int]) -> Unro
         expected = rolled[var]
         for i in index:
             expected = expected[:, i]
-        actual = plain[element] if isinstance(element, ir.Var) else torch.tensor(float(element)).to(expected)
+        actual = plain[element] if isinstance(element, ir.Var) else torch.tensor(float(element), dtype=expected.dtype)
         actual, expected = torch.broadcast_tensors(actual, expected)
         scale = max(1.0, float(expected.abs().max()))
         assert torch.allclose(actual, expected, rtol=1e-9, atol=1e-11 * scale, equal_nan=True), (var, index)
@@ -98,7 +98,7 @@ def test_same_values_as_rolled(name: str) -> None:
     assert_same(p, x, sizes)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25)
 @given(st.data())
 def test_generated_programs(data: st.DataObject) -> None:
     p = data.draw(generated())

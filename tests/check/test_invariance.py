@@ -6,7 +6,7 @@ import random
 
 import pytest
 from generate import programs
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import netsor as ns
@@ -16,9 +16,7 @@ from netsor.dsl import Program, inputs_of
 from netsor.errors import NetsorError
 
 VERDICTS = ("well_typed", "bp_like", "simple_gia", "gia_valid", "polynomially_bounded", "parameter_controlled")
-common = settings(
-    max_examples=20, deadline=None, suppress_health_check=[*HealthCheck.__members__.values()], derandomize=True
-)
+common = settings(max_examples=20)
 
 
 def verdicts(report: Report) -> dict[str, bool | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from generate import programs
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from interp import Interpreter
 
 from netsor import ir
@@ -46,7 +46,7 @@ def test_architectures(name: str) -> None:
     compare(backprop(BUILTIN[name]()))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[*HealthCheck.__members__.values()], derandomize=True)
+@settings(max_examples=30)
 @given(programs(lines=6, scans=False))
 def test_generated(p: Program) -> None:
     sizes = fitting(p.lines, 6)
