@@ -60,6 +60,7 @@ def _reference(p: Program, x: Any, x2: Any, sizes: Mapping[str, int]) -> Referen
     if x2 is not None:
         samples += samples_of(p, x2, sizes, known)
         columns = range(len(rows), len(samples))
+    shape = [n for side in (rows, columns) for n in _output_shape(p, [samples[i].unrolled for i in side])]
     interpreter = Interpreter(samples, rows, columns)
     nngp = interpreter.nngp()
     terms = interpreter.terms()
@@ -67,10 +68,9 @@ def _reference(p: Program, x: Any, x2: Any, sizes: Mapping[str, int]) -> Referen
     owner = {e: v.name for u in known.values() for (v, _), e in u.elements.items() if v.kind in "AG" and e != 0}
     for array, value in (terms or {}).items():
         groups[owner[array]] += value
-    shape = _output_shape(p, samples[0].unrolled)
 
     def shaped(value: Array) -> Array:
-        return value.reshape(*value.shape[:2], *shape, *shape)
+        return value.reshape(*value.shape[:2], *shape)
 
     total = None if terms is None else shaped(sum(groups.values(), np.zeros_like(nngp)))
     return Reference(shaped(nngp), total, {name: shaped(value) for name, value in groups.items()}, interpreter)
@@ -83,12 +83,18 @@ def _trained(p: Program) -> list[str]:
     return [line.out.name for line in trained if line.out in forward]
 
 
-def _output_shape(p: Program, unrolled: Unrolled) -> tuple[int, ...]:
-    """The sizes of the output axes; their number when the program has not one output."""
-    names = {o.name for o in p.outputs}
-    if len(names) != 1:
-        return (len({o.name for o in unrolled.program.outputs}),)
-    return tuple(unrolled.size(d.size) for o in p.outputs[:1] for d in o.vector.dims if d.axis not in o.readout.axes)
+def _output_shape(p: Program, samples: Sequence[Unrolled]) -> tuple[int, ...]:
+    """The sizes of the output axes on one side; the number of outputs when the program has not one."""
+    if len({o.name for o in p.outputs}) != 1:
+        return (len({o.name for o in samples[0].program.outputs}),)
+    axes = [d.size for o in p.outputs[:1] for d in o.vector.dims if d.axis not in o.readout.axes]
+    shape, *others = {tuple(map(u.size, axes)) for u in samples}
+    if others:
+        raise UnsupportedError(
+            f"outputs of different sizes on one side: {', '.join(map(str, (shape, *others)))}", code="NT702",
+            hint="samples of one size in x, and of one size in x2",
+        )  # fmt: skip
+    return shape
 
 
 # ---------------------------------------------------------------- the interpreter
@@ -101,8 +107,8 @@ class Interpreter:
         self.samples = samples
         self.rows, self.columns = rows, columns
         programs = list({id(s.unrolled): s.unrolled.program for s in samples}.values())
-        self.names = list(dict.fromkeys(o.name for p in programs for o in p.outputs))
-        self.passes = {p: [_backward(p, name, len(self.names)) for name in self.names] for p in programs}
+        self.names = {p: list(dict.fromkeys(o.name for o in p.outputs)) for p in programs}
+        self.passes = {p: [_backward(p, name, len(self.names[p])) for name in self.names[p]] for p in programs}
         self.lines: dict[ir.Var, Any] = {x.out: x for p in programs for r in (p, *self.passes[p]) for x in r.lines}
         self.same = [next(k for k in range(i + 1) if samples[k].same(s)) for i, s in enumerate(samples)]
         self.gaussian: dict[sp.Symbol, tuple[ir.Var, int]] = {}
@@ -203,10 +209,13 @@ class Interpreter:
         """lim Cov(f, f̄) = Σ scale scale̅ Cov(v, v̄) E[x x̄], `[sample, sample′, output, output′]`."""
 
         def entry(i: int, j: int) -> list[list[float]]:
-            left, right = ([[o for o in self.program(k).outputs if o.name == n] for n in self.names] for k in (i, j))
+            left, right = (self._outputs(self.program(k)) for k in (i, j))
             return [[sum(self._output_pair(o, q, i, j) for o in a for q in b) for b in right] for a in left]
 
         return self.table(entry)
+
+    def _outputs(self, p: Program) -> list[list[ir.Output]]:
+        return [[o for o in p.outputs if o.name == name] for name in self.names[p]]
 
     def _output_pair(self, o: ir.Output, q: ir.Output, i: int, j: int) -> float:
         v, w = self.vector(o.readout, i), self.vector(q.readout, j)
@@ -235,7 +244,8 @@ class Interpreter:
 
     def _sides(self, array: ir.Var, k: int) -> list[list[Use]]:
         """The uses of an array on sample k, for each output."""
-        return [self._uses(array, r, name, k) for r, name in zip(self.passes[self.program(k)], self.names, strict=True)]
+        p = self.program(k)
+        return [self._uses(array, r, name, k) for r, name in zip(self.passes[p], self.names[p], strict=True)]
 
     def _uses(self, array: ir.Var, r: Program, name: str, k: int) -> list[Use]:
         """(factor, dy, z), z None for vectors; a readout's gradient is √(n_out/n_v) scale x."""

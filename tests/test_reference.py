@@ -94,6 +94,22 @@ def test_output_axes() -> None:
     assert np.allclose(a.ntk[0, 0], b.ntk, rtol=1e-13)
 
 
+def test_output_axes_of_two_sizes() -> None:
+    """Every position of one sample with every position of the other; the sides may have sizes of their own."""
+    p = ns.Program()
+    n, xi = p.width("n"), p.data("x", axes=("t",))
+    p.output(p.readout("v", n), ns.relu(p.matrix("W", n, xi) @ xi))
+    x, y = np.random.default_rng(0).normal(size=(2, 1, 3, 2))
+    whole, block = reference(p.backward(), x), reference(p, x, y[:, :2])
+    joint = reference(p, np.concatenate([x, y], 1))
+    assert whole.ntk is not None and block.ntk is not None and joint.ntk is not None
+    assert np.allclose(joint.nngp[0, 0, :3, :3], whole.nngp[0, 0], rtol=1e-13)
+    assert np.allclose(joint.nngp[0, 0, :3, 3:5], block.nngp[0, 0], rtol=1e-13)
+    assert np.allclose(joint.ntk[0, 0, :3, 3:5], block.ntk[0, 0], rtol=1e-13)
+    with pytest.raises(UnsupportedError, match="outputs of different sizes on one side"):
+        reference(p, [x[0], y[0, :2]])
+
+
 def test_samples_of_different_size_share_their_arrays() -> None:
     """v is a family over the positions: f, f̄ meet up to the smaller size."""
     p = ns.Program()
