@@ -7,18 +7,34 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy as sp
 import torch
 from architectures import architecture
 from load import Case, cases, load
 
 import netsor as ns
+from netsor import ir
+from netsor.backprop import backprop
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler import sampled
+from netsor.compilers.sampler.linear import homogeneous, linear_lines
 from netsor.compilers.sampler.matrices import Direction, triangular
-from netsor.compilers.sampler.normals import Normals
-from netsor.programs import cnn, maxpool_cnn, mlp, rnn
+from netsor.compilers.sampler.normals import Normals, scrambled
+from netsor.programs import (
+    batchnorm_mlp,
+    cnn,
+    gia_counterexample,
+    gru,
+    lstm,
+    maxpool_cnn,
+    mlp,
+    rnn,
+    tied_autoencoder,
+    transformer,
+)
 
-SAMPLED = cases("gru_*", "lstm_*", "maxpool*", "bn_net_tanh_*", "bn_net_erf_*")
+GATED = cases("gru_*", "lstm_*")
+SAMPLED = cases("maxpool*", "bn_net_tanh_*", "bn_net_erf_*")
 EXACT = ["mlp_relu2_special", "rnn_relu_avg_T3_T5", "tied_erf3_sum", "cnn1d_relu1_vec", "attn_tied_plain"]
 CPU = torch.device("cpu")
 
@@ -69,6 +85,19 @@ def test_reference_vectors(name: str) -> None:
             assert float(result.errors[key].max()) < 0.02 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("name", GATED)
+def test_gated_recurrences(name: str) -> None:
+    """Within 3 standard errors and what the file allows; these are at most 0.2% of √(K_ii K_jj), or what it allows."""
+    case, a = load(name), architecture(name)
+    result = sampled(a.program, a.inputs, samples=2**17)
+    for key in ("nngp", "ntk"):
+        expected, allowed = torch.as_tensor(case.array(key)), torch.as_tensor(case.allowed(key))
+        value, error = getattr(result, key), result.errors[key]
+        roots = expected.diagonal().sqrt()
+        assert bool((error <= torch.maximum(allowed, 0.002 * roots[:, None] * roots)).all()), key
+        assert bool(((value - expected).abs() <= allowed + 3 * error).all()), key
+
+
 @pytest.mark.parametrize("name", EXACT)
 def test_programs_with_an_exact_rule(name: str) -> None:
     """Ragged batches, windows, shared matrices, scalars: what is exact elsewhere is sampled right."""
@@ -79,6 +108,50 @@ def test_programs_with_an_exact_rule(name: str) -> None:
         close(result, key, case.array(key), case.allowed(key))
     for key in case.keys("terms"):
         close(result, f"terms.{a.array(key.removeprefix('terms.'))}", case.array(key), case.allowed(key))
+
+
+# ---------------------------------------------------------------- lines that are linear in readouts and Wᵀdh
+
+
+@pytest.mark.parametrize("name", ["gru_T2_S2", "maxpool2_relu_L2_gap", "rnn_relu_avg_T3_T5"])
+def test_gaussians_that_are_not_drawn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kernels and second moments of backward lines, with these Gaussian variables drawn and integrated."""
+    a = architecture(name)
+    p = backprop(a.program)
+    gradients = sorted({g.is_.name for g in p.gradients if not (g.is_.dims and "rnn" in name)})  # unequal lengths
+    get = ("nngp", "ntk", "terms", *gradients)
+    known = sampled(p, a.inputs, get=get, samples=2**14)
+    monkeypatch.setattr("netsor.compilers.sampler.linear.MOST", 0)
+    drawn = sampled(p, a.inputs, get=get, samples=2**14, seed=1)
+    for key, value in drawn.items():
+        close(known, key, value, 5 * drawn.errors[key])
+    if name == "gru_T2_S2":
+        assert float(known.errors["ntk"].max()) < 0.5 * float(drawn.errors["ntk"].max())
+
+
+def test_backward_lines_are_linear() -> None:
+    """Every built-in program that passes the check; not where the readout has a mean, covaries, or is read forward."""
+    for p in (gru(), lstm(), batchnorm_mlp(2, "tanh"), maxpool_cnn(2), transformer(), mlp(2), rnn()):
+        q = backprop(p)
+        found = linear_lines(q)
+        assert {g.is_ for g in q.gradients} <= found.variables, p.name
+    q = backprop(tied_autoencoder("tanh"))
+    assert not linear_lines(q).variables
+    assert not linear_lines(backprop(gia_counterexample("tanh"))).variables
+    p = ns.Program("readout_inside")
+    n = p.width("n")
+    v = p.readout("v", n)
+    p.output(v, p.let("y", ns.tanh(p.matrix("W", n, n) @ v)))
+    assert not linear_lines(backprop(p)).variables
+
+
+def test_linear_expressions() -> None:
+    x, y, c = ir.arg(0), ir.arg(1), ir.param(0)
+    assert homogeneous(sp.tanh(y) * x, [x])
+    assert homogeneous(y * c + sp.sin(y) * x, [x, c])
+    assert not homogeneous(x * c, [x, c])
+    assert not homogeneous(x + 1, [x])
+    assert not homogeneous(sp.Abs(x), [x])
 
 
 # ---------------------------------------------------------------- widths, scales, vectors
@@ -141,6 +214,18 @@ def test_duplicate_and_opposite_inputs_are_exact() -> None:
     assert k is not None
     scale = torch.tensor([1.0, 1.0, -1.0, 2.0], dtype=torch.float64)
     torch.testing.assert_close(k, k[0, 0] * scale[:, None] * scale, rtol=1e-12, atol=0)
+
+
+def test_scrambled_points_are_nets() -> None:
+    """Each coordinate has one point in each of 2^m cells, and equal beginnings stay equal (Owen's scrambling)."""
+    points = torch.quasirandom.SobolEngine(7).draw(2**8, dtype=torch.float64).T
+    cells = (points * 2**8).long()
+    found = scrambled(cells, 8, torch.Generator().manual_seed(0))
+    assert not torch.equal(found, cells)
+    for before, after in zip(cells, found, strict=True):
+        for digits in range(9):
+            pairs = {(a >> 8 - digits, b >> 8 - digits) for a, b in zip(before.tolist(), after.tolist(), strict=True)}
+            assert len(pairs) == len({b for _, b in pairs}) == 2**digits
 
 
 def test_uses_of_one_matrix() -> None:

@@ -35,7 +35,7 @@ def sampled(
     """
     first, second = batches(p, x1, x2, device)
     program = with_backward(p) if {"ntk", "terms"} & set(get) else p
-    paths = Paths(program, first + second)
+    paths = Paths(program, first + second, conditioned=True)
     request = Request(program, tuple(get), len(first))
     with torch.no_grad():
         found = estimate(
@@ -110,7 +110,9 @@ class Request:
             elif name in returned:
                 found[SCALAR + name] = self._scalar(drawn, returned[name])
             elif name in by_name and by_name[name].kind in ("G", "H"):
-                found[VECTOR + name] = finite.second_moment(drawn.networks, drawn.results, by_name[name], None, columns)
+                var = by_name[name]
+                moment = finite.second_moment(drawn.networks, drawn.results, var, None, columns)
+                found[VECTOR + name] = drawn.repeats(var) * moment
             else:
                 raise InputError(f"the program has no vector or returned scalar called {name}", code="NT605")
         return found

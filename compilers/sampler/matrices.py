@@ -8,11 +8,21 @@ Cov(W z, W z̄) = σ² E[Z^z Z^z̄] for all pairs of uses, and uses that depend 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from netsor.compilers.sampler.normals import Normals
+
+
+class Drawing(Protocol):
+    """Gives new directions `[k, count]`: `Normals` their draws, `Latents` unit vectors."""
+
+    @property
+    def count(self) -> int: ...
+    def draw(self, k: int) -> Tensor: ...
+
 
 DEPENDENT = 1e-13  # share of a vector's variance below which it depends linearly on earlier vectors
 
@@ -26,7 +36,7 @@ class Direction:
     basis: Tensor | None = None
     images: Tensor | None = None
 
-    def apply(self, z: Tensor, normals: Normals) -> Tensor:
+    def apply(self, z: Tensor, normals: Drawing) -> Tensor:
         """The images of the rows of `z [k, coordinate]`, `[k, count]`."""
         weight = 1 / z.shape[1] if self.weight is None else self.weight
         basis = z.new_zeros(0, z.shape[1]) if self.basis is None else self.basis
@@ -73,6 +83,7 @@ class Element:
     forward: Direction
     backward: Direction
     coupled: bool
+    linear: tuple[Direction, ...] = ()  # both, for linear variables (`netsor.compilers.sampler.linear`)
 
     def apply(self, z: Tensor, transposed: bool, normals: Normals) -> Tensor:
         one, other = (self.backward, self.forward) if transposed else (self.forward, self.backward)

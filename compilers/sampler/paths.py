@@ -2,7 +2,8 @@
 
 This is the program at finite width with the coordinates of all vectors replaced by draws of Z: Nonlin, Moment and the
 index forms are the same lines; MatMul gives new Gaussian variables (`netsor.compilers.sampler.matrices`). All samples,
-of every size, are run together, so that all pairs of inputs are had at once.
+of every size, are run together, so that all pairs of inputs are had at once. Backward lines that are linear in Gaussian
+variables need no draws of these (`netsor.compilers.sampler.linear`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from torch import Tensor
 
 from netsor import ir
 from netsor.compilers.finite.arrays import correlated_blocks, covariance, root
-from netsor.compilers.finite.execute import Run, Scope, Values, canonical
+from netsor.compilers.finite.execute import Run, Scope, Values
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.network import Network, Result
 from netsor.compilers.finite.order import Step, steps
-from netsor.compilers.finite.values import Binding, Value, axis_names
+from netsor.compilers.finite.values import Binding, Value, axis_names, expanded
+from netsor.compilers.sampler.linear import LATENT, Latents, Linear, linear_part
 from netsor.compilers.sampler.matrices import Direction, Element
 from netsor.compilers.sampler.normals import Normals
 from netsor.errors import UnsupportedError
@@ -40,19 +42,29 @@ class Drawn:
 
     networks: list[Limit]
     results: list[Result]
+    latents: Latents  # the coordinates of a linear variable are [γ, draw], flattened
 
     def groups(self, start: int, stop: int | None = None) -> Drawn:
         """Some of the groups."""
-        return Drawn(self.networks[start:stop], self.results[start:stop])
+        return replace(self, networks=self.networks[start:stop], results=self.results[start:stop])
+
+    def repeats(self, var: ir.Var) -> int:
+        """What a mean over the coordinates of a variable is to be multiplied by."""
+        return self.latents.count if var in self.latents.lines.variables else 1
 
     def value(self, var: ir.Var) -> list[Value]:
         return [r.values[var] for r in self.results]
 
 
 class Paths:
-    """The limit variables of a program on groups of samples; `coupled` adds the terms Ż that break independence."""
+    """The limit variables of a program on groups of samples; `coupled` adds the terms Ż that break independence.
 
-    def __init__(self, p: ir.ProgramLike, groups: Sequence[Group], coupled: bool = False) -> None:
+    `conditioned` does not draw the Gaussian variables that backward lines are linear in, where these are few.
+    """
+
+    def __init__(
+        self, p: ir.ProgramLike, groups: Sequence[Group], coupled: bool = False, conditioned: bool = False
+    ) -> None:
         self.program = p
         self.groups = groups
         self.coupled = coupled
@@ -61,11 +73,13 @@ class Paths:
         for group in groups:
             for axis, size in group.sizes.items():
                 self.sizes[axis] = max(size, self.sizes.get(axis, 0))
+        self.linear = linear_part(p, groups, Binding(self.sizes)) if conditioned and not coupled else Linear()
 
     def draw(self, normals: Normals) -> Drawn:
         """All lines, once."""
         whole = Binding(self.sizes, limit_dimensions(self.program, normals.count, self.groups[0]))
-        vectors = input_vectors(self.program, whole, normals)
+        latents = Latents(self.linear, self.linear.size(self.program, self.groups, whole), normals.device)
+        vectors = input_vectors(self.program, whole, normals, latents)
         elements, ids = self._matrices(whole)
         networks = [Limit(self.program, self.order, g, normals.count) for g in self.groups]
         results = []
@@ -73,11 +87,10 @@ class Paths:
             given: Values = dict(network.group.values)
             for var, value in (vectors | ids).items():
                 given[var] = leading(value, network.binding.shape(var))
-            run = _PathRun(network.binding, {}, torch.zeros((), dtype=torch.float64, device=normals.device))
-            run.elements, run.normals = elements, normals
-            values = canonical(run.block(self.order, Scope(given)))
-            results.append(Result({v: x for v, x in values.items() if v.kind != "A"}, {}))
-        return Drawn(networks, results)
+            run = _PathRun(network.binding, elements, normals, latents)
+            values = run.block(self.order, Scope(given))
+            results.append(Result({v: run.whole(v, x) for v, x in values.items() if v.kind != "A"}, {}))
+        return Drawn(networks, results, latents)
 
     def _matrices(self, binding: Binding) -> tuple[list[Element], Values]:
         """The elements of all families of matrices, and for every matrix twice their numbers `[1, *axes]`."""
@@ -89,7 +102,7 @@ class Paths:
                 count = math.prod(shape)
                 numbers = 2 * (len(elements) + torch.arange(count).reshape(1, *shape))
                 ids[line.out] = Value(numbers, axis_names(line.out))
-                elements += [element(line, self.coupled) for _ in range(count)]
+                elements += [element(line, self.coupled, binding.dimension(line.out.rows)) for _ in range(count)]
         return elements, ids
 
 
@@ -99,7 +112,7 @@ def limit_dimensions(p: ir.ProgramLike, count: int, group: Group) -> dict[ir.Dim
     return widths | dict(group.features)
 
 
-def element(line: ir.InputMatrix, coupled: bool) -> Element:
+def element(line: ir.InputMatrix, coupled: bool, draws: int) -> Element:
     """One matrix: σ² = multiplier² · var, and (rows/cols) · σ² for its transpose; data are divided by fan_in."""
     sigma = abs(float(line.multiplier)) * math.sqrt(line.var)
     rows, cols = line.out.rows, line.out.cols
@@ -111,25 +124,33 @@ def element(line: ir.InputMatrix, coupled: bool) -> Element:
                 location=line.loc,
             )
         back = sigma * math.sqrt(float(rows.ratio) / float(cols.ratio))
-        return Element(Direction(sigma), Direction(back), coupled)
+        linear = Direction(sigma, 1 / draws), Direction(back, 1 / draws)
+        return Element(Direction(sigma), Direction(back), coupled, linear)
     fan_in = 1.0 if line.fan_in is None else line.fan_in
     weight = None if fan_in == "cols" else 1 / float(fan_in)
     return Element(Direction(sigma, weight), Direction(0.0), False)
 
 
-def input_vectors(p: ir.ProgramLike, binding: Binding, normals: Normals) -> Values:
-    """g = multiplier · β for every input vector, `[1, *axes, count]`, with the covariances that the lines state."""
+def input_vectors(p: ir.ProgramLike, binding: Binding, normals: Normals, latents: Latents) -> Values:
+    """g = multiplier · β for every input vector, `[1, *axes, count]`, with the covariances that the lines state.
+
+    Readouts that the backward lines are linear in are `[1, *axes, γ, 1]`, the coefficients of γ.
+    """
     found: Values = {}
     for block in correlated_blocks(p):
         counts = [math.prod(binding.shape(line.out)) for line in block]
         joint = torch.cat([torch.cat([covariance(a, b, binding) for b in block], 1) for a in block], 0)
         factor = root(joint, [line.out.name for line in block])
         used = [j for j in range(factor.shape[1]) if bool((factor[:, j] != 0).any())]
-        drawn = factor[:, used].to(normals.device) @ normals.draw(len(used))
+        source = latents if block[0].out in latents.lines.roots else normals
+        drawn = factor[:, used].to(normals.device) @ source.draw(len(used))
         for line, z in zip(block, drawn.split(counts), strict=True):
-            shape = (1, *binding.shape(line.out), normals.count)
-            beta = (float(line.mean) + z).reshape(shape)
-            found[line.out] = Value(float(line.multiplier) * beta, axis_names(line.out))
+            beta = float(line.multiplier) * (float(line.mean) + z)
+            axes, shape = axis_names(line.out), (1, *binding.shape(line.out), source.count)
+            if source is latents:
+                found[line.out] = Value(beta.reshape(*shape, 1), (*axes, LATENT))
+            else:
+                found[line.out] = Value(beta.reshape(shape), axes)
     return found
 
 
@@ -142,10 +163,37 @@ def leading(value: Value, shape: Sequence[int]) -> Value:
 
 
 class _PathRun(Run):
-    """Runs lines; matrices are numbers of elements, doubled, plus one when transposed."""
+    """Runs lines; matrices are numbers of elements, doubled, plus one when transposed.
 
-    elements: Sequence[Element]
-    normals: Normals
+    Linear vectors have an axis more, of the coefficients of γ, and one coordinate where these are constant.
+    """
+
+    def __init__(self, binding: Binding, elements: Sequence[Element], normals: Normals, latents: Latents) -> None:
+        super().__init__(binding, {}, torch.zeros((), dtype=torch.float64, device=normals.device))
+        self.elements = elements
+        self.normals = normals
+        self.latents = latents
+        self.linear = latents.lines.variables
+
+    def line(self, line: ir.Line, scope: Scope) -> Value:
+        if line.out not in self.linear:
+            return super().line(line, scope)
+        dims = [d for d in line.out.dims if d.axis.name not in scope.fixed()]
+        axes, sizes = [d.axis.name for d in dims], [self.binding.size(d.size) for d in dims]
+        if line.out.kind == "C":  # a mean of odd functions
+            return Value(self.like.new_zeros(1, *sizes), tuple(axes))
+        axes, sizes = [*axes, LATENT], [*sizes, self.latents.count]
+        value = expanded(self.compute(line, scope, axes), axes, sizes)
+        looped = scope.outer is not None  # the steps of a loop are stacked
+        return Value(value.data.expand(*value.data.shape[:-1], self.normals.count), value.axes) if looped else value
+
+    def whole(self, var: ir.Var, value: Value) -> Value:
+        """With the variable's own order of axes; γ and draws are the coordinates of a linear vector."""
+        axes = axis_names(var)
+        if var not in self.linear or var.kind == "C":
+            return Value(value.aligned(axes), axes)
+        data = value.aligned([*axes, LATENT])
+        return Value(data.expand(*data.shape[:-1], self.normals.count).flatten(-2), axes)
 
     def compute(self, line: ir.Line, scope: Scope, axes: Sequence[str]) -> Value:
         match line:
@@ -165,7 +213,8 @@ class _PathRun(Run):
         family = matrix.data.shape[1:]
         x = x.expand(x.shape[0], *family, *x.shape[1 + len(own) :])
         flat = x.reshape(x.shape[0], math.prod(family), *x.shape[1 + len(own) :])
-        parts = [self._image(int(k), flat[:, i]) for i, k in enumerate(matrix.data.flatten())]
+        image = self._linear_image if LATENT in axes else self._image
+        parts = [image(int(k), flat[:, i]) for i, k in enumerate(matrix.data.flatten())]
         y = torch.stack(parts, 1)
         return Value(y.reshape(y.shape[0], *family, *y.shape[2:]), (*own, *rest))
 
@@ -173,3 +222,9 @@ class _PathRun(Run):
         rows = x.reshape(-1, x.shape[-1])
         y = self.elements[number // 2].apply(rows, bool(number % 2), self.normals)
         return y.reshape(*x.shape[:-1], -1)
+
+    def _linear_image(self, number: int, x: Tensor) -> Tensor:
+        """`[…, γ, draw or 1]` to the constant coefficients `[…, γ, 1]` of the images."""
+        rows = x.expand(*x.shape[:-1], self.normals.count).reshape(-1, self.latents.count * self.normals.count)
+        y = self.elements[number // 2].linear[number % 2].apply(rows, self.latents)
+        return y.reshape(*x.shape[:-1], 1)
