@@ -138,13 +138,16 @@ def ranked(x: Any, data: Inputs, rank: int) -> Tensor:
     return t.reshape((1,) * (rank - t.dim()) + tuple(t.shape[max(0, t.dim() - rank) :]))
 
 
-def fit(x: Tensor, *dims: tuple[int, int]) -> Tensor:
-    """Dimensions cut, or filled with zeros, to the given sizes (size 1 stays)."""
-    for dim, size in dims:
+def fit(x: Tensor, *dims: tuple[int, int] | tuple[int, int, int]) -> Tensor:
+    """Dimensions `(dim, size)` cut, or filled with zeros, to the given sizes.
+
+    With `(dim, size, own)` the axis has `own` elements: a dimension of size 1 that stands for several equal ones stays.
+    """
+    for dim, size, *own in dims:
         have = x.shape[dim]
         if have > size:
             x = x.narrow(dim, 0, size)
-        elif 1 < have < size:
+        elif have < size and not (have == 1 and own and own[0] > 1):
             x = torch.cat([x, x.new_zeros((*x.shape[:dim], size - have, *x.shape[dim + 1 :]))], dim)
     return x
 

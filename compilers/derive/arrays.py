@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from netsor import ir
 from netsor.compilers.derive.requests import Ref
 from netsor.compilers.derive.rules import data_of
-from netsor.compilers.derive.terms import Terms, dense, scale, sum_left, swap
-from netsor.compilers.derive.values import Copy, FeatureDim, Num, Sym, Value, add, mul
+from netsor.compilers.derive.terms import Terms, dense, inside, scale, sum_left, swap
+from netsor.compilers.derive.values import ONE, Copy, FeatureDim, Num, Sym, Value, add, mul
 from netsor.errors import CheckError, UnsupportedError
 from netsor.functions import exact
 
@@ -145,8 +145,13 @@ class _Terms:
             terms = sum_left(terms, s)
         terms = swap(terms)
         for s in shared:
-            terms = sum_left(terms, s)
-        return dense(scale(terms, Num(exact(1))))
+            terms = sum_left(scale(terms, _in_both(s)), s)
+        return dense(terms)
+
+
+def _in_both(s: Sym) -> Value:
+    """1 where a symbol of the first copy is inside the second copy's axis too: an array's elements that both use."""
+    return ONE if isinstance(s.size, int) else inside(s, s._replace(copy=2))
 
 
 def _backward_lines(program: Any) -> set[ir.Var]:

@@ -256,7 +256,7 @@ class Emitter:
         """Dimensions read at a symbol of the other input are cut, or filled with zeros, to its size."""
         own = sum(1 for x in leads if x == ":")
         fits = [
-            f"({own + p}, {self.size(i.size, i.copy)})"
+            f"({own + p}, {self.size(i.size, i.copy)}, {self.size(d.size, self._side(d, copy))})"
             for p, (d, i) in enumerate(zip(dims, idx, strict=True))
             if isinstance(i, Sym) and not self._owned(d, i, copy)
         ]
@@ -266,8 +266,13 @@ class Emitter:
         """Does a data-sized symbol run over the same sequence as the entry's dimension?"""
         if not isinstance(i, Sym) or isinstance(i.size, int):
             return True
-        own = d.copy if d.copy in (1, 2) else copy
+        own = self._side(d, copy)
         return self.space == "input" or own not in (1, 2) or i.copy == own
+
+    @staticmethod
+    def _side(d: Sym, copy: Copy) -> Copy:
+        """Whose size an entry's dimension has, read in the given copy."""
+        return d.copy if d.copy in (1, 2) else copy
 
     def _pick(self, i: Index) -> str:
         match i:
