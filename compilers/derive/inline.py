@@ -1,7 +1,8 @@
 """Entries that are only an index form of another, or a step on the way to one reader, put into their readers.
 
 What remains is an entry for each line of the program and for what several readers share. Sums over the taps of a
-window then read the window's source, and sums of products are contractions.
+window then read the window's source, and sums of products are contractions. An entry is zero where an index leaves its
+axis: one whose value does not vanish there by itself is not put into a reader whose index may leave it.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ from netsor.compilers.derive.values import (
     Access,
     Add,
     ComposedIndexError,
+    Const,
     Constant,
+    Copy,
     Entry,
     FeatureDim,
     Fn,
     Given,
     Ind,
+    Index,
     Mul,
     Num,
     Renaming,
     SizeValue,
     Sum,
+    Sym,
     Value,
     add,
     map_children,
@@ -60,11 +65,42 @@ def _inlined(a: Access, uses: Counter[Entry], lines: frozenset[str], put_in: Cal
     value = cast(Value, e.value)
     if not _wanted(e, uses, lines) or any(isinstance(v, Access) and v.entry is e for v in walk(value)):
         return a
+    if not all(_stays_inside(d, i, a.copy) or _vanishes(value, d) for d, i in zip(e.dims, a.idx, strict=True)):
+        return a
     copies = {"s": a.copy} if e.space == "input" else {}
     try:
         return rewrite(value, Renaming(dict(zip(e.dims, a.idx, strict=True)), copies))  # type: ignore[arg-type]
     except ComposedIndexError:
         return a
+
+
+def _stays_inside(d: Sym, i: Index, copy: Copy) -> bool:
+    """Is an index never outside the entry's axis d, where the entry is zero?"""
+    return isinstance(i, Const) or (isinstance(i, Sym) and _same_axis(i, d, copy))
+
+
+def _same_axis(s: Sym, d: Sym, copy: Copy) -> bool:
+    """Do a symbol and an entry's dimension, read in the given copy, run over the same elements?"""
+    return s.size == d.size and (isinstance(s.size, int) or s.copy == (copy if d.copy == "s" else d.copy))
+
+
+def _vanishes(v: Value, d: Sym) -> bool:
+    """Is a value zero wherever its symbol d is outside its axis?"""
+    match v:
+        case Access():
+            return any(i == d and _same_axis(d, own, v.copy) for own, i in zip(v.entry.dims, v.idx, strict=True))
+        case Given():
+            return d in v.idx
+        case Constant():
+            return d in v.idx and v.array != "position"
+        case Ind():
+            return v.left == d and v.size == d.size and (isinstance(d.size, int) or v.copy == d.copy)
+        case Add():
+            return all(_vanishes(x, d) for x in v.args)
+        case Mul():
+            return any(_vanishes(x, d) for x in v.args)
+        case _:
+            return False
 
 
 def _wanted(e: Entry, uses: Counter[Entry], lines: frozenset[str]) -> bool:
