@@ -108,7 +108,8 @@ class Interpreter:
         self.rows, self.columns = rows, columns
         programs = list({id(s.unrolled): s.unrolled.program for s in samples}.values())
         self.names = {p: list(dict.fromkeys(o.name for o in p.outputs)) for p in programs}
-        self.passes = {p: [_backward(p, name, len(self.names[p])) for name in self.names[p]] for p in programs}
+        many = {s.unrolled.program: _has_many_outputs(s.unrolled) for s in samples}
+        self.passes = {p: [_backward(p, name, many[p]) for name in self.names[p]] for p in programs}
         self.lines: dict[ir.Var, Any] = {x.out: x for p in programs for r in (p, *self.passes[p]) for x in r.lines}
         self.same = [next(k for k in range(i + 1) if samples[k].same(s)) for i, s in enumerate(samples)]
         self.gaussian: dict[sp.Symbol, tuple[ir.Var, int]] = {}
@@ -292,8 +293,14 @@ def _forward(p: Program) -> set[ir.Var]:
     return found
 
 
-def _backward(q: Program, name: str, outputs: int) -> Program:
-    """The program itself, or with the backward lines of one of several outputs."""
+def _has_many_outputs(u: Unrolled) -> bool:
+    """Several outputs, or one over axes (perhaps of one element): their gradients have axes that the arrays lack."""
+    axes = any(set(o.vector.axes) - set(o.readout.axes) for o in u.source.outputs)
+    return axes or len({o.name for o in u.source.outputs}) > 1
+
+
+def _backward(q: Program, name: str, many: bool) -> Program:
+    """The program itself, or with the backward lines of one of many outputs."""
     from netsor.backprop import backprop, forward_part
 
-    return q if outputs == 1 else backprop(forward_part(q), name)
+    return backprop(forward_part(q), name) if many else q
