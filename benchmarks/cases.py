@@ -49,7 +49,7 @@ def _cnn(readout: str, side: int, count: int, one_pair: bool = False) -> Case:
     def ours() -> Any:
         from netsor.programs import cnn
 
-        return cnn(depth=10, var_w=2, readout=readout)
+        return cnn(depth=10, var_w=2 / 9, readout=readout)
 
     def peer(stax: Any) -> Any:
         layers = [x for _ in range(10) for x in (stax.Conv(1, (3, 3), W_std=2**0.5, padding="SAME"), stax.Relu())]

@@ -47,6 +47,7 @@ from netsor.compilers.inputs import Inputs, Part, Signature, as_inputs
 from netsor.compilers.joint import joint
 from netsor.compilers.radial import radial, radial_single
 from netsor.compilers.results import KernelResult
+from netsor.errors import UnsupportedError
 
 __all__ = [
     "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "absolute", "adjoint", "at", "box", "combine", "contract",
@@ -90,7 +91,7 @@ def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
     out = torch.einsum(subscripts, x, y)
     if subscripts.startswith("nm") and same_inputs(x, y):
         own = torch.arange(len(x), device=x.device)
-        out[own, own] = torch.einsum(subscripts, x, y.transpose(0, 1))[:, 0]
+        out[own, own] = torch.einsum(subscripts.replace("m", ""), x[:, 0], y[0])  # as for every input alone
     return out / x.shape[-1]
 
 
@@ -136,6 +137,21 @@ def ranked(x: Any, data: Inputs, rank: int) -> Tensor:
     """A value that depends on no sample, with as many dimensions of size 1 in front as its rank wants."""
     t = torch.as_tensor(x, dtype=data.dtype, device=data.device)
     return t.reshape((1,) * (rank - t.dim()) + tuple(t.shape[max(0, t.dim() - rank) :]))
+
+
+def shorter(a: Inputs, b: Inputs) -> dict[str, int]:
+    """The sizes of the axes that both inputs have in common: those of the shorter one."""
+    return {axis: min(size, b.size[axis]) for axis, size in a.size.items()}
+
+
+def equal_sizes(one: int, two: int) -> int:
+    """The size of a circular axis of two inputs, where position s of one meets position s of the other."""
+    if one != two:
+        raise UnsupportedError(
+            f"positions of circular axes of different sizes ({one} and {two}) meet one by one", code="NT702",
+            hint="inputs of one size, or a readout of the mean over the axis instead of one for each position",
+        )  # fmt: skip
+    return one
 
 
 def fit(x: Tensor, *dims: tuple[int, int] | tuple[int, int, int]) -> Tensor:

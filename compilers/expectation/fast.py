@@ -23,7 +23,7 @@ from netsor.compilers.expectation import engine, mehler
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import gauss
 from netsor.compilers.expectation.report import report
-from netsor.compilers.expectation.scratch import Scratch, current, untracked
+from netsor.compilers.expectation.scratch import Scratch, current, same_inputs, untracked
 from netsor.compilers.expectation.terms import Gate, Term
 
 NEAR = {torch.float32: 1e-3, torch.float64: 1e-5}  # 1 − |r| below this is near
@@ -40,6 +40,14 @@ class Block:
         self.k11, self.k22, self.k12, self.noise = k11, k22, k12, noise
         scratch = current()
         self.share: dict[str, Any] = {} if scratch is None else scratch.geometry([k11, k22, k12], noise)
+        if "own" not in self.share:
+            self.share["own"] = _own(k11, k22, k12)
+
+    @property
+    def own(self) -> bool:
+        """Are the entries [i, i] of the block pairs of equal variables?"""
+        found: bool = self.share["own"]
+        return found
 
     def _once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
         if name not in self.share:
@@ -62,6 +70,8 @@ class Block:
         r = self.k12 * inverse_root(self.k11, self.noise[0])
         other = inverse_root(self.k22, self.noise[1])
         r = r.mul_(other) if covers(r, other) else r * other
+        if self.own:
+            r.diagonal(dim1=0, dim2=1).zero_()  # `pair` takes these apart
         self.share["near"] = near(r)
         return r if self.share["near"] is None else r.clamp_(-1, 1)
 
@@ -77,17 +87,26 @@ class Block:
         return self._once("angle", lambda: torch.neg(self.correlation).acos_())
 
 
+def _own(k11: Tensor, k22: Tensor, k12: Tensor) -> bool:
+    """Variances of the same inputs in both copies, and the covariance of an input with itself equal to its variance."""
+    if k11.dim() != k12.dim() or k12.dim() < 2 or k11.shape[1] != 1 or not same_inputs(k11, k22):
+        return False
+    if k11.shape[2:] != k12.shape[2:] or k12.shape[0] != len(k11) or k12.shape[1] != len(k11):
+        return False
+    return torch.equal(k12.diagonal(dim1=0, dim2=1), k11[:, 0].movedim(0, -1))
+
+
 def covers(x: Tensor, y: Tensor) -> bool:
     """Does y broadcast to the shape of x?"""
     extra = x.dim() - y.dim()
     return extra >= 0 and all(n in (1, m) for n, m in zip(y.shape, x.shape[extra:], strict=True))
 
 
-def per_input(k: Tensor, name: str, make: Callable[[], Tensor]) -> Tensor:
+def per_input(k: Tensor, name: Any, make: Callable[[], Tensor]) -> Tensor:
     """A function of the variances of inputs, computed once in a call."""
     scratch = current()
     out: Tensor = make() if scratch is None else scratch.keep(k, (name,), make)
-    return out
+    return out.reshape(k.shape)
 
 
 def inverse_root(k: Tensor, noise: float = 0.0) -> Tensor:
@@ -217,6 +236,9 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor) -> Tensor | None:
         out = series
     else:
         return None
+    if block.own:
+        diagonal = per_input(k11, ("own", f, g), lambda: engine.E11(f, g, k11))
+        out.diagonal(dim1=0, dim2=1).copy_(diagonal[:, 0].movedim(0, -1))
     return repaired(out, block.near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
 
 

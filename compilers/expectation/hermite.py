@@ -16,6 +16,7 @@ from torch import Tensor
 from netsor.compilers.expectation import line
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, ratio
+from netsor.compilers.expectation.interpolate import interpolated
 from netsor.compilers.expectation.terms import Term
 
 DEGREES = (48, 160, 512)
@@ -37,10 +38,20 @@ def coefficients(f: Fn, k: Tensor, m: Tensor | None, degree: int) -> Coefficient
     sigma = k.sqrt() if m is None else k.sqrt() + torch.zeros_like(m)
     level, error = line.probe(f.call, f.kinks, sigma, m)
     flat, mean = sigma.reshape(-1), None if m is None else m.broadcast_to(sigma.shape).reshape(-1)
+    if mean is None:
+        both, off = interpolated(lambda s: _integrated(f, s, None, level, degree), flat)
+    else:
+        both, off = _integrated(f, flat, mean, level, degree), 0.0
+    scale, a, error = both[0], both[1:], error + off
+    return Coefficients(a.reshape(-1, *sigma.shape), scale.reshape(sigma.shape), _tails(f, a, scale), error)
+
+
+def _integrated(f: Fn, sigma: Tensor, m: Tensor | None, level: int, degree: int) -> Tensor:
+    """√E f² and the coefficients of flat σ and m, `[degree + 2, N]`, in chunks of bounded memory."""
     step = max(1, line.CHUNK >> (11 + level))  # a rule has some 2^10 nodes, times 2^level
     parts = []
-    for i in range(0, flat.numel(), step):
-        s, mu = flat[i : i + step], None if mean is None else mean[i : i + step]
+    for i in range(0, sigma.numel(), step):
+        s, mu = sigma[i : i + step], None if m is None else m[i : i + step]
         r = line.rule(f.kinks, s, mu, level)
         values = f.call(s * r.z if mu is None else mu + s * r.z)
         size = (r.w * values**2).sum(0, keepdim=True).sqrt()
@@ -50,9 +61,7 @@ def coefficients(f: Fn, k: Tensor, m: Tensor | None, degree: int) -> Coefficient
         else:
             projected = _project(r, values, degree)
         parts.append(torch.cat([size, projected]))
-    both = torch.cat(parts, 1)
-    scale, a = both[0], both[1:]
-    return Coefficients(a.reshape(-1, *sigma.shape), scale.reshape(sigma.shape), _tails(f, a, scale), error)
+    return torch.cat(parts, 1)
 
 
 def _project(r: line.Rule, values: Tensor, degree: int) -> Tensor:

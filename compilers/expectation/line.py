@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.gauss import EPS, common_shape
+from netsor.compilers.expectation.interpolate import FEWEST, interpolated
 
 RANGE = 13.0
 NODES = 16
@@ -154,7 +155,16 @@ def expectation(f: Integrand, kinks: tuple[float, ...], k: Tensor, m: Tensor | N
     if sigma.numel() == 0:
         return torch.zeros_like(sigma), 0.0
     level, error = probe(f, kinks, sigma, m)
-    return integrate(f, kinks, sigma, m, level), error
+    if m is not None or sigma.numel() < FEWEST:
+        return integrate(f, kinks, sigma, m, level), error
+    both, off = interpolated(lambda s: _with_scale(f, kinks, s, level), sigma.reshape(-1))
+    return both[1].reshape(sigma.shape), error + off
+
+
+def _with_scale(f: Integrand, kinks: tuple[float, ...], sigma: Tensor, level: int) -> Tensor:
+    """√E f² and E f, `[2, N]`."""
+    size = integrate(lambda x: f(x) ** 2, kinks, sigma, None, level).sqrt()
+    return torch.stack([size, integrate(f, kinks, sigma, None, level)])
 
 
 def integrate(f: Integrand, kinks: tuple[float, ...], sigma: Tensor, m: Tensor | None, level: int) -> Tensor:

@@ -29,7 +29,7 @@ def expansion(f: Fn, k: Tensor, degree: int) -> Coefficients:
         return found._replace(a=found.a.to(k.dtype))
 
     found: Coefficients = make() if scratch is None else scratch.keep(k, ("hermite", f, degree), make)
-    return found
+    return found._replace(a=found.a.reshape(-1, *k.shape), scale=found.scale.reshape(k.shape))
 
 
 def series(f: Fn, g: Fn, k11: Tensor, k22: Tensor, r: Tensor, near: Tensor | None) -> Tensor | None:

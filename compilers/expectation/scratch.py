@@ -34,8 +34,8 @@ class Scratch:
         return last[2]
 
     def keep(self, tensor: Tensor, name: Key, make: Callable[[], Any]) -> Any:
-        """A quantity of one input's tensor, made once."""
-        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), *name)
+        """A quantity of the elements of one input's tensor, in their order, made once for all its shapes."""
+        key = (tensor.data_ptr(), tensor.numel(), *_layout(tensor), *name)
         if key not in self._kept:
             self._kept[key] = (tensor, make())
         return self._kept[key][1]
@@ -70,7 +70,16 @@ def scratch() -> Generator[Scratch, None, None]:
 
 def alike(x: Tensor, y: Tensor) -> bool:
     """The same memory seen with the same shape."""
-    return x is y or (x.data_ptr() == y.data_ptr() and x.shape == y.shape and x.stride() == y.stride())
+    return x is y or (x.data_ptr() == y.data_ptr() and x.shape == y.shape and _steps(x) == _steps(y))
+
+
+def _steps(x: Tensor) -> list[int]:
+    """The strides that matter: those of dimensions of more than one element."""
+    return [step for step, size in zip(x.stride(), x.shape, strict=True) if size > 1]
+
+
+def _layout(x: Tensor) -> list[tuple[int, int]]:
+    return [(size, step) for step, size in zip(x.stride(), x.shape, strict=True) if size > 1]
 
 
 def same_inputs(x: Tensor, y: Tensor) -> bool:
