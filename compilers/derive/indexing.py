@@ -7,12 +7,13 @@ through, and a diagonal structure inside becomes one outside.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from netsor import ir
 from netsor.compilers.derive.nodes import AnyNode, Indexed
 from netsor.compilers.derive.requests import Ref, Requests
-from netsor.compilers.derive.terms import Term, Terms, collect, sum_left, swap
+from netsor.compilers.derive.terms import Deltas, Term, Terms, collect, sum_left, swap
 from netsor.compilers.derive.values import (
     ZERO,
     ComposedIndexError,
@@ -49,6 +50,7 @@ class Map:
         self.masked: dict[Sym, bool] = {}  # may the index fall outside?
         self.factors: list[Value] = []
         self.summed: list[Sym] = []
+        self.both: set[Sym] = set()  # fresh symbols that are an index of both inputs
         sizes = {d.axis: d for d in dims}
         getattr(self, f"_{type(line).__name__.lower()}")(q, sizes, copy)
 
@@ -114,7 +116,7 @@ def own_copy(a: Ref) -> Copy:
     if a.copy != 0:
         return a.copy
     found: list[Copy] = [s.copy for s in a.symbols if s.copy != 0]
-    return found[0] if found else 0
+    return next((c for c in found if c != "m"), 1 if found else 0)
 
 
 def side(q: Requests, a: Ref) -> Map:
@@ -186,9 +188,16 @@ def _apply(q: Requests, m: Map, terms: Terms, space: Any) -> Terms:
     return found
 
 
-def masks(m: Map, present: frozenset[Sym]) -> list[Value]:
-    """Indicators for indices that may fall outside while the value does not depend on them."""
-    return [Ind(index, None, s.size, s.copy) for s, index in m.table.items() if m.masked[s] and s not in present]
+def masks(m: Map, present: frozenset[Sym], bound: Mapping[Sym, Sym] | None = None) -> list[Value]:
+    """Indicators for indices that may fall outside, of either input, while the value does not depend on them.
+
+    `bound`: symbols of the right side that are symbols of the left one.
+    """
+    shared = m.both | {left for r, left in (bound or {}).items() if left.copy != r.copy}
+    return [
+        Ind(index, None, s.size, "m" if s in shared else s.copy)
+        for s, index in m.table.items() if m.masked[s] and s not in present
+    ]  # fmt: skip
 
 
 def put(q: Requests, value: Value, table: dict[Sym, Index], space: Any) -> Value:
@@ -237,6 +246,8 @@ def _unify(ma: Map, mb: Map) -> None:
     for axis, s in ma.inner.items():
         other = mb.inner[axis]
         if ma.table[s] == mb.table[other]:
+            if s.copy != other.copy:
+                ma.both.add(s)
             mb.inner[axis] = s
             del mb.table[other], mb.masked[other]
 
@@ -245,19 +256,27 @@ def _apply_joint(q: Requests, ma: Map, mb: Map, terms: Terms, space: Any) -> Ter
     out: list[Term] = []
     table = ma.table | mb.table
     for deltas, value in terms:
-        kept, bound = [], set()
-        for left, r in deltas:
-            if left in ma.table and r in mb.table:
-                kept.append((_free(ma.table[left]), _free(mb.table[r])))
-                bound.add(r)
-            elif left in ma.table or r in mb.table:
-                raise AssertionError("a delta joins an index form's symbol to another axis")
-            else:
-                kept.append((left, r))
-        present = symbols(value) | bound
-        factors = masks(ma, present) + masks(mb, present)
-        out.append((frozenset(kept), mul(put(q, value, table, space), *factors)))
+        kept, bound, factors = _moved(deltas, ma.table, mb.table)
+        present = symbols(value) | bound.keys()
+        factors += masks(ma, present, bound) + masks(mb, present)
+        out.append((kept, mul(put(q, value, table, space), *factors)))
     return collect(out)
+
+
+def _moved(
+    deltas: Deltas, left: dict[Sym, Index], right: Mapping[Sym, Index]
+) -> tuple[Deltas, dict[Sym, Sym], list[Value]]:
+    """Deltas of the child as deltas outside where both sides move alike; those symbols, right to left; other deltas."""
+    kept, bound, factors = [], dict[Sym, Sym](), list[Value]()
+    for a, b in deltas:
+        if a in left and b in right:
+            kept.append((_free(left[a]), _free(right[b])))
+            bound[b] = a
+        elif a in left or b in right:
+            factors.append(Ind(left.get(a, a), right.get(b, b), b.size, b.copy))
+        else:
+            kept.append((a, b))
+    return frozenset(kept), bound, factors
 
 
 def _free(index: Index) -> Sym:
@@ -290,16 +309,9 @@ def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) ->
 def _same_tap(
     q: Requests, ma: Map, right: dict[Sym, Any], deltas: frozenset[tuple[Sym, Sym]], value: Value, tap: Sym, space: Any
 ) -> Terms:  # fmt: skip
-    kept, bound = [], set()
-    for left, r in deltas:
-        if left in ma.table and r in right:
-            kept.append((_free(ma.table[left]), _free(right[r])))
-            bound.add(r)
-        else:
-            kept.append((left, r))
-    present = symbols(value) | bound
+    kept, bound, factors = _moved(deltas, ma.table, right)
+    present = symbols(value) | bound.keys()
     absent = [s for s in right if s not in present]
-    factors = masks(ma, present) + [Ind(right[s], None, s.size, s.copy) for s in absent]
+    factors += masks(ma, present, bound) + [Ind(right[s], None, s.size, s.copy) for s in absent]
     body = mul(put(q, value, {**ma.table, **right}, space), *factors)
-    out = frozenset(kept)
-    return ((out, sum_over(tap, body)),)
+    return ((kept, sum_over(tap, body)),)

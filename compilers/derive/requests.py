@@ -130,6 +130,7 @@ class Requests:
 
     def _canonical(self, refs: tuple[Ref, ...]) -> tuple[tuple[Ref, ...], dict[Sym, Sym], dict[Copy, Copy], Space]:
         own: set[Copy] = {c for r in refs for c in _copies(r) if c != 0}
+        own = own - {"m"} or ({1} if own else own)
         if own == {1, 2}:
             space: Space = "pair"
             copies: dict[Copy, Copy] = {}
@@ -143,17 +144,20 @@ class Requests:
         for r in refs:
             for axis, s in r.binding:
                 if s not in table:
-                    table[s] = Sym(len(table), s.size, self._sym_copy(s, r, space), axis.name)
+                    table[s] = Sym(len(table), s.size, self._sym_copy(s, refs, space), axis.name)
         out = tuple(Ref(r.node, copies.get(r.copy, r.copy), tuple((a, table[s]) for a, s in r.binding)) for r in refs)
         return out, table, copies, space
 
     @staticmethod
-    def _sym_copy(s: Sym, r: Ref, space: Space) -> Copy:
+    def _sym_copy(s: Sym, refs: tuple[Ref, ...], space: Space) -> Copy:
+        """The copy whose size a symbol runs over; the shorter of both when both are indexed with it."""
         if isinstance(s.size, int):
             return 0
         if space == "input":
             return "s"
-        return r.copy if r.copy != 0 else s.copy
+        found: set[Copy] = {r.copy if r.copy != 0 else s.copy for r in refs if s in r.symbols}
+        one = found - {"m"}
+        return "m" if len(one) != 1 else one.pop()
 
     @staticmethod
     def _back(terms: Terms, table: dict[Sym, Sym], copies: dict[Copy, Copy]) -> Terms:
@@ -189,9 +193,11 @@ class Requests:
         entries = self.recurrent.setdefault(key, {})
         for deltas, dims in wanted.items():
             if deltas not in entries:
-                entries[deltas] = self._new_entry(kind, refs, space, tuple(sorted(dims)), None, deltas)
+                table = shared_by_both(deltas)
+                own = tuple(table.get(s, s) for s in sorted(dims))
+                entries[deltas] = self._new_entry(kind, refs, space, own, None, deltas)
                 entries[deltas].recurrent = True
-        return tuple((d, Access(e, self._entry_copy(space), e.dims)) for d, e in entries.items())
+        return tuple((d, self._access(e, d)) for d, e in entries.items())
 
     def _close(self, key: Any, terms: Terms) -> Terms:
         found, wanted = structure(terms), self.assumed[key]
@@ -202,8 +208,8 @@ class Requests:
         values, entries = dict(terms), self.recurrent[key]
         out: list[Term] = []
         for d, e in entries.items():
-            e.value = values.get(d, Num(sp.Integer(0)))
-            out.append((d, Access(e, self._entry_copy(e.space), e.dims)))
+            e.value = rewrite(values.get(d, Num(sp.Integer(0))), Renaming(shared_by_both(d)))
+            out.append((d, self._access(e, d)))
         return collect(out)
 
     # ------------------------------------------------------------ entries
@@ -213,10 +219,17 @@ class Requests:
         return {"const": 0, "input": "s", "pair": "m"}[space]  # type: ignore[return-value]
 
     def _entry(self, kind: str, refs: tuple[Ref, ...], space: Space, deltas: Deltas, value: Value) -> Value:
-        if is_simple(value):
+        table = shared_by_both(deltas)
+        if is_simple(value) and not table.keys() & symbols(value):
             return value
+        value = rewrite(value, Renaming(table))
         entry = self._new_entry(kind, refs, space, tuple(sorted(symbols(value))), value, deltas)
-        return Access(entry, self._entry_copy(space), entry.dims)
+        return self._access(entry, deltas)
+
+    def _access(self, entry: Entry, deltas: Deltas) -> Access:
+        """An entry at the symbols that its value was derived with."""
+        table = {own: s for s, own in shared_by_both(deltas).items()}
+        return Access(entry, self._entry_copy(entry.space), tuple(table.get(s, s) for s in entry.dims))
 
     def as_entry(self, name: str, space: Space, value: Value) -> Value:
         """A value as an entry of its own, so that an index map can be applied to it."""
@@ -241,6 +254,11 @@ class Requests:
         name = next(n for n in numbered if n not in taken)
         taken.add(name)
         return name
+
+
+def shared_by_both(deltas: Deltas) -> dict[Sym, Sym]:
+    """Left symbols that are an index of both inputs, as symbols that run over the shorter one."""
+    return {a: a._replace(copy="m") for a, b in deltas if not isinstance(a.size, int) and a.copy != b.copy}
 
 
 def _copies(r: Ref) -> set[Copy]:

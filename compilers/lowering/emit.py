@@ -93,13 +93,19 @@ class Emitter:
             case int():
                 return str(size)
             case ir.SizeOf():
-                return f'{self.data(copy)}.size["{size.axis}"]'
+                return f'{"shorter" if copy == "m" else f"{self.data(copy)}.size"}["{size.axis}"]'
             case ir.Strided():
                 inner = self.size(size.of, copy)
                 minus = f" - {size.minus}" if size.minus > 0 else f" + {-size.minus}" if size.minus else ""
                 return f"-(-({inner}{minus}) // {size.stride})"
             case _:
                 assert_never(size)
+
+    def _whole(self, size: ir.Size, copy: Copy) -> str:
+        """The size of an axis whose positions wrap, which is that of both inputs when both are indexed at once."""
+        if copy != "m":
+            return self.size(size, copy)
+        return f"rt.equal_sizes({self.size(size, 1)}, {self.size(size, 2)})"
 
     # ------------------------------------------------------------ values
 
@@ -267,12 +273,12 @@ class Emitter:
         if not isinstance(i, Sym) or isinstance(i.size, int):
             return True
         own = self._side(d, copy)
-        return self.space == "input" or own not in (1, 2) or i.copy == own
+        return self.space == "input" or own not in (1, 2, "m") or i.copy == own
 
     @staticmethod
     def _side(d: Sym, copy: Copy) -> Copy:
         """Whose size an entry's dimension has, read in the given copy."""
-        return d.copy if d.copy in (1, 2) else copy
+        return d.copy if d.copy in (1, 2, "m") else copy
 
     def _pick(self, i: Index) -> str:
         match i:
@@ -313,9 +319,9 @@ class Emitter:
                 return f"{self._grid(i.t, kept)} - {i.by}" if i.by > 0 else f"{self._grid(i.t, kept)} + {-i.by}"
             case Win():
                 inner = f"{i.stride} * {self._grid(i.s, kept)} + {self._offsets(i, kept)}"
-                return inner if i.wrap is None else f"({inner}) % {self.size(i.wrap, i.s.copy)}"
+                return inner if i.wrap is None else f"({inner}) % {self._whole(i.wrap, i.s.copy)}"
             case Inv():
-                wrap = "None" if i.wrap is None else self.size(i.wrap, i.t.copy)
+                wrap = "None" if i.wrap is None else self._whole(i.wrap, i.t.copy)
                 return f"rt.inverse({self._grid(i.t, kept)} - {self._offsets(i, kept)}, {i.stride}, {wrap})"
             case _:
                 assert_never(i)
@@ -368,7 +374,7 @@ class Emitter:
         text = f"{self.data(copy)}.{var.name}"
         other = [
             f"({k}, {self.size(i.size, i.copy)})" for k, i in enumerate(cast("tuple[Sym, ...]", idx), self.leads)
-            if self.space == "pair" and not isinstance(i.size, int) and i.copy in (1, 2) and i.copy != copy
+            if self.space == "pair" and not isinstance(i.size, int) and i.copy in (1, 2, "m") and i.copy != copy
         ]  # fmt: skip
         return f"rt.fit({text}, {', '.join(other)})" if other else text
 
@@ -405,7 +411,8 @@ class Emitter:
                 continue
             s = i.s if isinstance(i, Win) else i.t
             kind = "rt.forward" if isinstance(i, Win) else "rt.adjoint"
-            specs.append(f"{kind}({p}, {i.offsets!r}, {i.stride}, {self.size(s.size, s.copy)}, {i.wrap is not None})")
+            size = self.size(s.size, s.copy) if i.wrap is None else self._whole(s.size, s.copy)
+            specs.append(f"{kind}({p}, {i.offsets!r}, {i.stride}, {size}, {i.wrap is not None})")
         text = f"rt.box({base}, {sum(1 for x in leads if x == ':')}, {', '.join(specs)})"
         if "None" in leads:
             text = f"{text}[{', '.join(leads)}]"

@@ -132,10 +132,12 @@ class _Module:
         names = tuple(needs)
         if names:
             body += [f"    if get.isdisjoint({names!r}):", "        return out"]
-        body += _guarded(self._statements(emitter, needs), names)
+        statements = _guarded(self._statements(emitter, needs), names)
         for name, results in wanted:
-            body += self._outputs(emitter, name, results)
-        return [*body, "    return out"]
+            statements += self._outputs(emitter, name, results)
+        if any("shorter[" in line for line in statements):
+            body.append("    shorter = rt.shorter(a.data, b.data)")
+        return [*body, *statements, "    return out"]
 
     def _statements(self, emitter: Emitter, needs: dict[str, set[Entry]]) -> list[Statement]:
         """The blocks of pairs with the results that need them, each followed by what is forgotten after it."""
