@@ -13,6 +13,8 @@ from netsor.compilers.compile import compile
 from netsor.compilers.expectation import catalogue
 from netsor.compilers.expectation.engine import E2, E11
 from netsor.compilers.reference import reference
+from netsor.errors import UnsupportedError
+from netsor.layers import conv, conv_transposed
 
 
 def assert_exact(p: ns.Program, x: Any, x2: Any = None, tolerance: float = 1e-9) -> None:
@@ -82,3 +84,103 @@ def test_a_family_at_two_indices_in_one_product() -> None:
     p.output(p.readout("v", n, axes=("t",)), y.sum("key"))
     x = np.random.default_rng(0).normal(size=(2, 2, 2))
     assert_exact(p, x[:1], x[1:])
+
+
+# ---------------------------------------------------------------- borders, and samples of different sizes
+
+SIZES = [(3, 2), (2, 3), (1, 3), (3, 1)]
+
+
+def samples(sizes: tuple[int, int], features: int = 2) -> tuple[Any, Any]:
+    """One sequence of each size."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(1, sizes[0], features)), rng.normal(size=(1, sizes[1], features))
+
+
+def pointwise(h: Any) -> Any:
+    return square(h)
+
+
+def convolution(h: Any) -> Any:
+    return square(conv(square(h), h.rows, "C", "t", size=3))
+
+
+def strided_and_back(h: Any) -> Any:
+    x = square(h)
+    y = square(conv(x, h.rows, "C", "t", stride=2))
+    return square(conv_transposed(y, h.rows, "D", "t", like=x, stride=2))
+
+
+def linear_and_back(h: Any) -> Any:
+    return conv_transposed(conv(h, h.rows, "C", "t", stride=2), h.rows, "D", "t", like=h, stride=2)
+
+
+def recurrent(h: Any, reverse: bool = False) -> Any:
+    p, x = h.program, square(h)
+    W, u = p.matrix("R", h.rows, x, var=0.5), p.matrix("U", h.rows, x) @ x
+    return p.scan("t", 0, lambda s: square(W @ s + u), reverse=reverse)
+
+
+def reverse_recurrent(h: Any) -> Any:
+    return recurrent(h, reverse=True)
+
+
+def own_arrays(h: Any) -> Any:
+    """Matrices and biases of its own at every position."""
+    p, x = h.program, square(h)
+    return square(p.matrix("W2", h.rows, x, axes=("t",)) @ x + p.bias("b2", h.rows, mean=0.3, axes=h.dims))
+
+
+def pooled(h: Any) -> Any:
+    return square(h).window("t", size=2, stride=2).mean("k")
+
+
+BODIES = [pointwise, convolution, strided_and_back, linear_and_back, recurrent, reverse_recurrent, own_arrays, pooled]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("body", BODIES)
+def test_positions_meet_up_to_the_shorter_sample(body: Any, sizes: tuple[int, int]) -> None:
+    """f(0) is not 0 here: a position that one sample lacks contributes nothing, not E f(u) f(0); one is not many."""
+    p, _, _, h = sequence()
+    y = body(h)
+    p.output(p.readout("v", h.rows, axes=[d for d in y.dims if d.axis.name == "t"]), y)
+    assert_exact(p, *samples(sizes))
+
+
+@pytest.mark.parametrize("offsets", [[1, -1], [0, 2], [-2, 0]])
+def test_a_window_of_a_sum_with_a_constant_is_zero_outside(offsets: list[int]) -> None:
+    """The constant of E (a u² + b u + c)² must not be read where the window leaves the axis."""
+    p, n, _, h = sequence()
+    b = p.bias("b", n, axes=h.dims)
+    y = square(p.matrix("W2", n, n, axes=("t",)) @ square(h) + b)
+    p.output(p.readout("v", n, axes=("t",)), conv(y, n, "C", "t", offsets=offsets))
+    assert_exact(p, *samples((2, 2)))
+    assert_exact(p, *samples((3, 2)))
+
+
+def test_circular_axes_of_two_sizes() -> None:
+    """Exact where all pairs of positions are compared; refused where position s meets position s only."""
+    for readout in ("mean", "axes"):
+        p, n, _, h = sequence()
+        y = square(conv(square(h), n, "C", "t", size=2, padding="circular"))
+        if readout == "mean":
+            p.output(p.readout("v", n), y.mean("t"))
+            assert_exact(p, *samples((3, 2)))
+            continue
+        p.output(p.readout("v", n, axes=("t",)), y)
+        assert_exact(p, *samples((3, 3)))
+        with pytest.raises(UnsupportedError, match="circular axes of different sizes"):
+            compile(p)(*samples((3, 2)))
+
+
+def test_a_window_over_one_of_two_axes_that_share_an_array() -> None:
+    """b[t] + b[key]: the covariance is 1 where t of one sample is key of the other, and the window moves only t."""
+    for sizes in ((2, 2), (3, 2)):
+        p, n, _, h = sequence()
+        b = p.bias("b", n, axes=h.dims)
+        u = p.let("u", b + h) + p.let("c", 0.5 * b).rename({"t": "key"})
+        w = p.let("u2", u).window("t", offsets=[0, 1], name="tap").sum("tap")
+        y = square(p.matrix("W2", n, n) @ w)
+        p.output(p.readout("v", n, axes=("t",)), y.mean("key"))
+        assert_exact(p, *samples(sizes))
