@@ -179,6 +179,8 @@ def take(x: Tensor, leads: int, rank: int, *index: Any) -> Tensor:
         valid = valid & (t >= 0) & (t < size)
     clipped = [t.clamp(0, max(size - 1, 0)) for t, size in zip(tensors, sizes, strict=True)]
     shape = torch.broadcast_shapes(*(t.shape for t in clipped))
+    if 0 in sizes:
+        return x.new_zeros((*x.shape[:leads], *shape))
     picked = x[(slice(None),) * leads + tuple(t.expand(shape) for t in clipped)]
     return picked if bool(valid.all()) else picked * valid.to(x.dtype)
 
