@@ -7,64 +7,89 @@ Z^{Wx} = Ẑ^{Wx} + Ż^{Wx}: the first part is Gaussian as in Tensor Programs II
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
 from netsor import ir
 from netsor.compilers.finite.inputs import Group, bind
-from netsor.compilers.limit_answers import Answer, ExactAnswers, Question, SampledAnswers
-from netsor.compilers.limit_polynomial import NotPolynomial
-from netsor.errors import InputError
+from netsor.compilers.limit_answers import Answer, LineAnswers, Question, SampledAnswers
+from netsor.compilers.limit_functions import Functions
+from netsor.compilers.limit_polynomial import Gaussians, NotPolynomial
+from netsor.errors import InputError, UnsupportedError
 
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
 
 
+METHODS = ("exact", "quadrature", "sampled")
+
+
 def limit(
-    p: Any, x: Any = None, tol: float | None = None, samples: int | None = None, seed: int = 0
+    p: Any, x: Any = None, tol: float | None = None, samples: int | None = None, seed: int = 0,
+    methods: Sequence[str] = METHODS,
 ) -> LimitResult:  # fmt: skip
     """The true limit of a program on inputs x, by the general Master Theorem; backward lines are added for the NTK.
 
-    Exact rationals when all functions are polynomials and there are no families, else sampled (`tol` and `samples` as
-    in `ns.compile`). `result.gia` answers the same questions under the gradient independence assumption.
+    Each question by the first of `methods` that answers it: exact rationals when all functions are polynomials,
+    quadrature where expectations are of one or two Gaussian variables, else samples (`tol` and `samples` as in
+    `ns.compile`). `result.gia` answers the same questions under the gradient independence assumption.
     """
+    unknown = [m for m in methods if m not in METHODS]
+    if unknown or not methods:
+        raise InputError(f"methods are {', '.join(METHODS)}, got {', '.join(unknown) or 'none'}", code="NT605")
     program = _with_backward(p)
     groups = bind(program, x)
-    return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed})
+    chosen = tuple(m for m in METHODS if m in methods)
+    return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)
 
 
 class LimitResult:
     """Answers about the limit, `[sample, *axes]` for one vector and `[sample, sample′, *axes, *axes′]` for pairs."""
 
-    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, options: dict[str, Any]) -> None:
+    def __init__(
+        self, p: Any, groups: Sequence[Group], coupled: bool, options: dict[str, Any],
+        methods: tuple[str, ...] = METHODS,
+    ) -> None:  # fmt: skip
         self.program = p
         self.groups = groups
         self.coupled = coupled
         self.options = options
+        self.methods = methods
         self._known: dict[Question, Answer] = {}
+        self._used: dict[Question, str] = {}
+        self._made: dict[str, LineAnswers | SampledAnswers | None] = {}
         self._vars: dict[str, ir.Var] = {line.out.name: line.out for line in p.lines}
 
     def __repr__(self) -> str:
         return f"<{'Limit' if self.coupled else 'Limit under gradient independence'} of {self.program.name}>"
 
-    @cached_property
-    def _answers(self) -> ExactAnswers | SampledAnswers:
-        try:
-            return ExactAnswers(self.program, self.groups, self.coupled)
-        except NotPolynomial:
+    def _answers(self, method: str) -> LineAnswers | SampledAnswers | None:
+        """None when the program has lines that the method does not know."""
+        if method not in self._made:
+            try:
+                self._made[method] = self._make(method)
+            except NotPolynomial:
+                self._made[method] = None
+        return self._made[method]
+
+    def _make(self, method: str) -> LineAnswers | SampledAnswers:
+        if method == "sampled":
             return SampledAnswers(self.program, self.groups, self.coupled, **self.options)
+        algebra = Gaussians() if method == "exact" else Functions()
+        return LineAnswers(self.program, self.groups, self.coupled, algebra)
 
     @property
     def method(self) -> str:
-        """ "exact" or "sampled"."""
-        return self._answers.method
+        """How the questions so far were answered: "exact", "quadrature", "sampled", joined by +."""
+        used = [m for m in self.methods if m in self._used.values()]
+        return "+".join(used) or next((m for m in self.methods if self._answers(m) is not None), self.methods[-1])
 
     @cached_property
     def gia(self) -> LimitResult:
         """The answers under the gradient independence assumption: Wᵀ independent of W, Ż dropped."""
-        return self if not self.coupled else LimitResult(self.program, self.groups, False, self.options)
+        return self if not self.coupled else LimitResult(self.program, self.groups, False, self.options, self.methods)
 
     # ------------------------------------------------------------ questions
 
@@ -95,7 +120,10 @@ class LimitResult:
         return self._ask(("ntk",))[0] if self._has_ntk() else None
 
     def error(self, question: str, *names: Any) -> Any:
-        """The standard errors of an answer, zero when exact: `error("mean", "dx1")`, `error("ntk")`."""
+        """The error of an answer: `error("mean", "dx1")`, `error("ntk")`.
+
+        Zero when exact, a bound by refinement for a quadrature, standard errors for samples.
+        """
         match question, names:
             case "mean", (u,):
                 asked: Question = ("moment", self._var(u), 1)
@@ -118,15 +146,21 @@ class LimitResult:
         return self._known[question]
 
     def _ask_all(self, questions: Sequence[Question]) -> None:
-        new = [q for q in questions if q not in self._known]
-        if not new:
-            return
-        try:
-            found = self._answers.ask(new)
-        except NotPolynomial:
-            self.__dict__["_answers"] = SampledAnswers(self.program, self.groups, self.coupled, **self.options)
-            found = self._answers.ask(new)
-        self._known |= dict(zip(new, found, strict=True))
+        left = [q for q in dict.fromkeys(questions) if q not in self._known]
+        for method in self.methods:
+            answers = self._answers(method) if left else None
+            if isinstance(answers, SampledAnswers):
+                found = dict(zip(left, answers.ask(left), strict=True))
+            else:
+                found = {} if answers is None else _answered(answers, left)
+            self._known |= found
+            self._used |= dict.fromkeys(found, method)
+            left = [q for q in left if q not in found]
+        if left:
+            raise UnsupportedError(
+                f"{self.program.name} has no limit by {', '.join(self.methods)}", code="NT702",
+                hint='methods=("exact", "quadrature", "sampled") takes all',
+            )  # fmt: skip
 
     def _pair(self, u: Any, v: Any = None) -> Question:
         one, two = self._var(u), self._var(u if v is None else v)
@@ -180,28 +214,43 @@ class LimitResult:
     def __str__(self) -> str:
         differs = self.differs
         head = f"{self.program.name}: limits ({self.method}), averaged over samples and axes"
-        rows = [("", "limit", "gradient independence", "")]
+        rows = [("", "limit", "gradient independence", "method", "")]
         for name, q in self._table:
-            cells = (_text(self._known[q]), _text(self.gia._known[q]))
+            cells = (_text(self._known[q]), _text(self.gia._known[q]), self._used[q])
             rows.append((name, *cells, "differs" if differs[name] else ""))
-        widths = [max(len(row[i]) for row in rows) for i in range(3)]
-        lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[3]]).rstrip() for row in rows]
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
         verdict = "gives other limits" if any(differs.values()) else "gives the same limits"
         return "\n".join([head, *lines, f"gradient independence {verdict}"])
 
 
+def _answered(answers: LineAnswers, questions: Sequence[Question]) -> dict[Question, Answer]:
+    """The answers to those that have one."""
+    found: dict[Question, Answer] = {}
+    for q in questions:
+        with suppress(NotPolynomial):
+            found[q] = answers.ask(q)
+    return found
+
+
 def _differ(a: Answer, b: Answer) -> bool:
-    if a[1] is None:
+    if a[1] is None and b[1] is None:
         return bool(np.any(np.asarray(a[0] != b[0])))
-    error = (a[1] ** 2 + b[1] ** 2).sqrt()
-    scale = a[0].abs().amax().clamp_min(1e-12) if a[0].numel() else 1.0
-    return bool(((a[0] - b[0]).abs() > SIGNIFICANT * error + 1e-9 * scale).any())
+    (x, dx), (y, dy) = _floats(a), _floats(b)
+    error = np.sqrt(dx**2 + dy**2)
+    scale = max(1e-12, float(np.abs(x).max())) if x.size else 1.0
+    return bool((np.abs(x - y) > SIGNIFICANT * error + 1e-9 * scale).any())
+
+
+def _floats(answer: Answer) -> tuple[Any, Any]:
+    value = np.asarray(answer[0], dtype=float)
+    return value, np.zeros_like(value) if answer[1] is None else np.asarray(answer[1], dtype=float)
 
 
 def _text(answer: Answer) -> str:
-    """The average of an answer (of a kernel's diagonal), with the standard error of its largest entry."""
+    """The average of an answer (of a kernel's diagonal), with the error of its largest entry."""
     value, error = answer
-    if isinstance(value, torch.Tensor):
+    if error is not None:
         return f"{float(value.mean()):.6g} ± {float(error.amax()):.1g}"
     mean = sum(value.flatten()) / value.size
     return str(mean) if mean.q < 10**6 else f"{float(mean):.10g}"

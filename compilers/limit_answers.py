@@ -1,7 +1,8 @@
-"""Questions about a limit, answered exactly or from samples."""
+"""Questions about a limit, answered exactly, by quadrature, or from samples."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -14,55 +15,129 @@ from torch import Tensor
 from netsor import ir
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
+from netsor.compilers.finite.network import output_axes
 from netsor.compilers.finite.tangent import reached, trained_uses, trained_vectors
-from netsor.compilers.limit_exact import Exact, Sample, dot
-from netsor.compilers.limit_polynomial import number
+from netsor.compilers.finite.values import Value
+from netsor.compilers.limit_exact import Algebra, Exact, Sample, dot
+from netsor.compilers.limit_functions import Functions
+from netsor.compilers.limit_polynomial import NotPolynomial, number
 from netsor.compilers.sampler.estimate import estimate
 from netsor.compilers.sampler.kernels import ntk_terms
 from netsor.compilers.sampler.paths import Drawn, Paths
-from netsor.errors import InputError
+from netsor.errors import InputError, UnsupportedError
+from netsor.unroll import Unrolled
 
 Question = tuple[Any, ...]  # ("moment", u, power), ("second_moment", u, v), ("scalar", c), ("nngp",), ("ntk",)
-Answer = tuple[Any, Any]  # value and standard error
+Answer = tuple[Any, Any]  # value and error, None when exact
+MOST_LINES, MOST_FLOATS = 3000, 600  # lines times samples that are taken one by one
 
 
-class ExactAnswers:
-    """Sympy rationals; a value per sample, `[sample]` or `[sample, sample′]`."""
+class LineAnswers:
+    """Line by line, in exact rationals or by quadrature; families are unrolled.
 
-    method = "exact"
+    Values are `[sample, *axes]` or `[sample, sample′, *axes, *axes′]`: sympy rationals, or floats with the sum of what
+    refining each quadrature changed as their error.
+    """
 
-    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool) -> None:
-        self.program = p
-        self.exact = Exact(p, groups, coupled)
+    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
+        self.source: Any = p
+        self.program: Any = p
+        self.unrolled: Unrolled | None = None
+        if any(line.out.dims for line in p.lines):
+            self.unrolled = unrolled(p, groups)
+            self.program, groups = self.unrolled.program, [elements(self.unrolled, groups[0])]
+        samples = sum(len(g.samples) for g in groups)
+        floats = isinstance(algebra, Functions)
+        if (floats or self.unrolled) and samples * len(self.program.lines) > (MOST_FLOATS if floats else MOST_LINES):
+            raise NotPolynomial("too many lines")
+        self.exact = Exact(self.program, groups, coupled, algebra)
 
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        return [(self._answer(q), None) for q in questions]
+    def ask(self, question: Question) -> Answer:
+        """Raises NotPolynomial where this is not the way."""
+        value = self._answer(question)
+        algebra = self.exact.gaussians
+        if not isinstance(algebra, Functions):
+            return value, None
+        floats = torch.as_tensor(value.astype(float))
+        return floats, algebra.bound * torch.full_like(floats, self._scale(question))
 
-    def _answer(self, question: Question) -> Any:
+    def _scale(self, question: Question) -> float:
+        """What the relative bounds of expectations are multiplied by: √(E Z² E Z̄²), and alike."""
         match question:
             case ("moment", u, power):
-                return self._each(lambda s: self.exact.gaussians.mean(s.vectors[u] ** power))
-            case ("scalar", c):
-                return self._each(lambda s: s.scalars[c])
+                return self._size(u, power)
             case ("second_moment", u, v):
-                return self._pairs(lambda s, t: self.exact.gaussians.product(s.vectors[u], t.vectors[v]))
+                return math.sqrt(self._size(u, 2) * self._size(v, 2))
+            case ("scalar", _):
+                return max(1.0, float(np.abs(self._answer(question).astype(float)).max(initial=0.0)))
+            case _:
+                return float(np.abs(self._answer(question).astype(float)).max(initial=0.0))
+
+    def _size(self, u: ir.Var, power: int) -> float:
+        even = 2 * -(-power // 2)
+        values = self._answer(("moment", u, even)).astype(float)
+        return math.pow(float(np.abs(values).max(initial=0.0)), power / even)
+
+    def _answer(self, question: Question) -> Any:
+        mean, product = self.exact.gaussians.mean, self.exact.gaussians.product
+        match question:
+            case ("moment", u, power):
+                return self._each(u, lambda s, v: mean(self._vector_of(s, v) ** power))
+            case ("scalar", c):
+                return self._each(c, lambda s, v: s.scalars[v] if isinstance(v, ir.Var) else number(v))
+            case ("second_moment", u, v):
+                return self._blocks(u, v, lambda s, x, t, y: product(self._vector_of(s, x), self._vector_of(t, y)))
             case ("nngp",):
                 return self._pairs(self._nngp)
             case _:
                 return self._pairs(self._ntk)
 
-    def _each(self, value: Callable[[Sample], Fraction]) -> Any:
-        return np.array([rational(value(s)) for s in self.exact.samples], dtype=object)
+    # ------------------------------------------------------------ elements of families
+
+    def _elements(self, u: ir.Var) -> tuple[tuple[int, ...], list[Any]]:
+        """The sizes of a variable's axes, and its elements: variables or constants."""
+        if self.unrolled is None:
+            return (), [u]
+        shape = tuple(self.unrolled.size(d.size) for d in u.dims)
+        return shape, [self.unrolled.get(u, index) for index in self.unrolled.indices(u)]
+
+    def _vector_of(self, s: Sample, v: Any) -> Any:
+        algebra = self.exact.gaussians
+        return s.vectors[v] if isinstance(v, ir.Var) else algebra.constant(algebra.number(v or 0))
+
+    def _each(self, u: ir.Var, value: Callable[[Sample, Any], Any]) -> Any:
+        shape, parts = self._elements(u)
+        found = [[self._number(value(s, v)) for v in parts] for s in self.exact.samples]
+        return np.array(found, dtype=object).reshape(len(found), *shape)
+
+    def _blocks(self, u: ir.Var, v: ir.Var, value: Callable[[Sample, Any, Sample, Any], Any]) -> Any:
+        (shape, one), (other, two) = self._elements(u), self._elements(v)
+        samples = self.exact.samples
+        found = [[[[self._number(value(s, x, t, y)) for y in two] for x in one] for t in samples] for s in samples]
+        return np.array(found, dtype=object).reshape(len(samples), len(samples), *shape, *other)
+
+    def _number(self, value: Any) -> Any:
+        return float(value) if isinstance(self.exact.gaussians, Functions) else rational(value)
+
+    # ------------------------------------------------------------ kernels
 
     def _pairs(self, value: Callable[[Sample, Sample], Fraction]) -> Any:
         samples = self.exact.samples
-        return np.array([[rational(value(s, t)) for t in samples] for s in samples], dtype=object)
+        name = self.source.outputs[0].name
+        if output_axes(self.source, name):
+            raise NotPolynomial("outputs with axes are sampled")
+        return np.array([[self._number(value(s, t)) for t in samples] for s in samples], dtype=object)
 
-    def _nngp(self, s: Sample, t: Sample) -> Fraction:
+    @property
+    def _outputs(self) -> list[ir.Output]:
+        return [o for o in self.program.outputs if o.name == self.program.outputs[0].name]
+
+    def _nngp(self, s: Sample, t: Sample) -> Any:
         lines = {line.out: line for line in self.program.lines}
-        total = Fraction(0)
-        for o in self.program.outputs:
-            for q in self.program.outputs:
+        number = self.exact.gaussians.number
+        total = number(0)
+        for o in self._outputs:
+            for q in self._outputs:
                 v, w = lines[o.readout], lines[q.readout]
                 stated = (
                     number(v.var) if v is w else sum((number(c) for u, c in (*v.cov, *w.cov) if u in (v.out, w.out)))
@@ -71,10 +146,11 @@ class ExactAnswers:
                 total += scale * self.exact.gaussians.product(s.vectors[o.vector], t.vectors[q.vector])
         return total
 
-    def _ntk(self, s: Sample, t: Sample) -> Fraction:
+    def _ntk(self, s: Sample, t: Sample) -> Any:
         """Eq. 12: over all pairs of uses of every trained array."""
         p, forward = self.program, reached(self.program)
-        total = Fraction(0)
+        number = self.exact.gaussians.number
+        total = number(0)
         for line, uses in trained_uses(p).items():
             pairs = [(self._sides(u, s), self._sides(u, t)) for u in uses if u.line.out in forward]
             scale = number(line.multiplier) ** 2 * _ratio(line.out.rows) / _ratio(p.outputs[0].readout.rows)
@@ -92,24 +168,43 @@ class ExactAnswers:
         z = s.data.get(use.line.vector) or s.vectors.get(use.line.vector)
         return (z, dy) if use.transposed else (dy, z)
 
-    def _product(self, a: Any, b: Any, line: ir.InputMatrix) -> Fraction:
+    def _product(self, a: Any, b: Any, line: ir.InputMatrix) -> Any:
+        number = self.exact.gaussians.number
         if a is None or b is None:
-            return Fraction(0)
+            return number(0)
         if isinstance(a, tuple):
             fan_in = len(a) if line.fan_in == "cols" else 1 if line.fan_in is None else line.fan_in
             return dot(a, b) / number(fan_in)
         return self.exact.gaussians.product(a, b)
 
-    def _vector(self, vector: ir.InputVector, s: Sample, t: Sample) -> Fraction:
+    def _vector(self, vector: ir.InputVector, s: Sample, t: Sample) -> Any:
+        number = self.exact.gaussians.number
         stated = {g.of: g.is_ for g in self.program.gradients}
         scale, product = number(vector.multiplier) ** 2, self.exact.gaussians.product
         n_out = self.program.outputs[0].readout.rows
         if vector.out in stated:
             db = stated[vector.out]
             return scale * _ratio(vector.out.rows) / _ratio(n_out) * product(s.vectors[db], t.vectors[db])
-        read = [(number(o.scale), o.vector) for o in self.program.outputs if o.readout is vector.out]
+        read = [(number(o.scale), o.vector) for o in self._outputs if o.readout is vector.out]
         pairs = [(a * b, u, v) for a, u in read for b, v in read]
-        return scale * sum((c * product(s.vectors[u], t.vectors[v]) for c, u, v in pairs), Fraction(0))
+        return scale * sum((c * product(s.vectors[u], t.vectors[v]) for c, u, v in pairs), number(0))
+
+
+def unrolled(p: Any, groups: Sequence[Group]) -> Unrolled:
+    """The straight-line program of a program with families, for samples of one size."""
+    if len(groups) > 1:
+        raise NotPolynomial("samples of different sizes are sampled")
+    try:
+        return Unrolled(p, groups[0].sizes)
+    except UnsupportedError as error:
+        raise NotPolynomial(str(error)) from None
+
+
+def elements(found: Unrolled, group: Group) -> Group:
+    """The inputs of the straight-line program."""
+    given = found.inputs({v.name: value.data for v, value in group.values.items()})
+    values = {line.out: Value(given[line.out.name]) for line in found.program.lines if line.out.name in given}
+    return Group(group.samples, values, {}, group.features)
 
 
 def rational(value: Fraction) -> sp.Rational:
@@ -122,8 +217,6 @@ def _ratio(width: ir.Dimension | None) -> Fraction:
 
 class SampledAnswers:
     """Means over scrambles with standard errors; families keep their axes after the sample."""
-
-    method = "sampled"
 
     def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, **options: Any) -> None:
         self.program = p

@@ -1,6 +1,8 @@
-"""The limit of a program whose functions are polynomials, exactly (Tensor Programs III; Wick's theorem).
+"""The limit of a straight-line program without sampling (Tensor Programs III).
 
-Every Z is a polynomial in independent Gaussian variables. The arguments of a matrix are written in an orthogonal basis
+Every Z is an element of an algebra over independent Gaussian variables: of polynomials with rational coefficients whose
+expectations are exact (Wick's theorem, `Gaussians`), or of sums of products of functions of Gaussian variables, whose
+expectations are quadratures (`Functions`). The arguments of a matrix are written in an orthogonal basis
 z = Σ_i c_i e_i that grows with every use, Ẑ^{Wz} = Σ_i c_i g_i with Var g_i = σ_W² E e_i², and
 Ż^{Wz} = σ_W² Σ_i E[∂Z^z/∂g′_i] e′_i over the basis e′_i of the earlier arguments of Wᵀ, whose images are g′_i;
 Stein's lemma gives E[∂Z^z/∂g′_i] = E[Z^z g′_i] / Var g′_i. No square roots are taken, so rationals stay rationals.
@@ -11,22 +13,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
+
+import sympy as sp
 
 from netsor import ir
 from netsor.compilers.finite.arrays import correlated_blocks
 from netsor.compilers.finite.inputs import Group
-from netsor.compilers.limit_polynomial import Gaussians, NotPolynomial, Polynomial, number, polynomial_coefficients
+from netsor.compilers.limit_polynomial import NotPolynomial, polynomial_coefficients
 
-Data = tuple[Fraction, ...]
-Image = tuple[Polynomial, Polynomial, Fraction]  # e, its image g, Var g
+Real = Any  # Fraction | float
+Element = Any  # Polynomial | Sum
+Data = tuple[Real, ...]
+Image = tuple[Element, Element, Real]  # e, its image g, Var g
+
+
+class Algebra(Protocol):
+    """Independent Gaussian variables, elements made of them, and expectations."""
+
+    zero: Any
+
+    def constant(self, c: Any, /) -> Element: ...
+    def number(self, value: Any, /) -> Real: ...
+    def negligible(self, size: Any, whole: Any, /) -> bool: ...
+    def fresh(self, variance: Any, /) -> Element: ...
+    def function(self, expr: sp.Expr, args: Any, params: Any, /) -> Element: ...
+    def mean(self, p: Any, /) -> Real: ...
+    def product(self, p: Any, q: Any, /) -> Real: ...
 
 
 @dataclass
 class Direction:
     """W or Wᵀ: σ² and its basis."""
 
-    variance: Fraction
+    variance: Real
     basis: list[Image] = field(default_factory=list)
 
 
@@ -34,24 +54,24 @@ class Direction:
 class Sample:
     """The limit variables of one sample: vectors, scalars and data by variable."""
 
-    vectors: dict[ir.Var, Polynomial] = field(default_factory=dict)
-    scalars: dict[ir.Var, Fraction] = field(default_factory=dict)
+    vectors: dict[ir.Var, Element] = field(default_factory=dict)
+    scalars: dict[ir.Var, Real] = field(default_factory=dict)
     data: dict[ir.Var, Data] = field(default_factory=dict)
 
 
 class Exact:
     """The lines of a program on all samples, one after the other; `coupled` False drops Ż."""
 
-    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool) -> None:
+    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
         if any(line.out.dims for line in p.lines):
             raise NotPolynomial("families are sampled")
         self.program = p
         self.coupled = coupled
-        self.gaussians = Gaussians()
+        self.gaussians = algebra
         self.matrices: dict[ir.Var, tuple[ir.Var, bool]] = {}
         self.directions: dict[tuple[ir.Var, bool], Direction] = {}
-        self.embedded: dict[ir.Var, tuple[Fraction, list[tuple[Data, Polynomial]]]] = {}
-        self.inputs: dict[ir.Var, Polynomial] = {}
+        self.embedded: dict[ir.Var, tuple[Real, list[tuple[Data, Element]]]] = {}
+        self.inputs: dict[ir.Var, Element] = {}
         for block in correlated_blocks(p):
             self._input_vectors(block)
         self.samples: list[Sample] = [Sample() for _ in range(sum(len(g.samples) for g in groups) or 1)]
@@ -63,30 +83,31 @@ class Exact:
 
     def _input_vectors(self, block: Sequence[ir.InputVector]) -> None:
         """β = mean + Σ_j l_j g_j with l from L D Lᵀ, the block's covariances."""
-        basis: list[tuple[int, Polynomial, Fraction]] = []  # the line that brought it, the variable, its variance
-        factors: list[list[Fraction]] = []
+        basis: list[tuple[int, Element, Real]] = []  # the line that brought it, the variable, its variance
+        factors: list[list[Real]] = []
+        number = self.gaussians.number
         for line in block:
-            row: list[Fraction] = []
+            row: list[Real] = []
             for owner, _, variance in basis:
-                known = sum(
-                    (a * b * d for a, b, (_, _, d) in zip(row, factors[owner], basis, strict=False)), Fraction(0)
-                )
-                row.append((covariance(line, block[owner]) - known) / variance)
-            rest = number(line.var) - sum((a * a * d for a, (_, _, d) in zip(row, basis, strict=True)), Fraction(0))
-            if rest < 0:
+                known = sum((a * b * d for a, b, (_, _, d) in zip(row, factors[owner], basis, strict=False)), number(0))
+                row.append((number(covariance(line, block[owner])) - known) / variance)
+            whole = number(line.var)
+            rest = whole - sum((a * a * d for a, (_, _, d) in zip(row, basis, strict=True)), number(0))
+            if rest < 0 and not self.gaussians.negligible(-rest, whole):
                 raise NotPolynomial("the covariances are not those of any vectors")
-            if rest:
+            if not self.gaussians.negligible(rest, whole):
                 basis.append((len(factors), self.gaussians.fresh(rest), rest))
-                row.append(Fraction(1))
+                row.append(number(1))
             factors.append(row)
-            whole = Polynomial.constant(number(line.mean))
+            total = self.gaussians.constant(number(line.mean))
             for c, (_, g, _) in zip(row, basis, strict=True):
-                whole = whole + g.scaled(c)
-            self.inputs[line.out] = whole.scaled(number(line.multiplier))
+                total = total + g.scaled(c)
+            self.inputs[line.out] = total.scaled(number(line.multiplier))
 
     # ------------------------------------------------------------ lines
 
     def _sample(self, s: Sample, given: dict[ir.Var, Any]) -> None:
+        number = self.gaussians.number
         for line in self.program.lines:
             match line:
                 case ir.InputMatrix():
@@ -111,26 +132,27 @@ class Exact:
         if line.out in self.matrices:
             return
         self.matrices[line.out] = line.out, False
+        number = self.gaussians.number
         variance = number(line.multiplier) ** 2 * number(line.var)
         rows, cols = line.out.rows, line.out.cols
         self.directions[line.out, False] = Direction(variance)
         if isinstance(rows, ir.Width) and isinstance(cols, ir.Width):
             self.directions[line.out, True] = Direction(variance * number(rows.ratio) / number(cols.ratio))
-        fan_in = {"cols": Fraction(0), None: Fraction(1)}.get(line.fan_in)  # type: ignore[arg-type]
+        fan_in = {"cols": number(0), None: number(1)}.get(line.fan_in)  # type: ignore[arg-type]
         self.embedded[line.out] = number(line.fan_in) if fan_in is None else fan_in, []
 
-    def _matmul(self, line: ir.MatMul, s: Sample) -> Polynomial:
+    def _matmul(self, line: ir.MatMul, s: Sample) -> Element:
         root, flipped = self.matrices[line.matrix]
         if line.vector in s.data:
             return self._embedding(root, s.data[line.vector])
         one, other = self.directions[root, flipped], self.directions.get((root, not flipped))
         z, mean = s.vectors[line.vector], self.gaussians.product
-        rest, image = z, Polynomial({})
+        rest, image = z, self.gaussians.zero
         for e, g, _ in one.basis:
             c = mean(z, e) / mean(e, e)
             rest, image = rest + e.scaled(-c), image + g.scaled(c)
         size = mean(rest, rest)
-        if size and one.variance:
+        if one.variance and not self.gaussians.negligible(size, mean(z, z)):
             fresh = self.gaussians.fresh(one.variance * size)
             one.basis.append((rest, fresh, one.variance * size))
             image = image + fresh
@@ -139,16 +161,16 @@ class Exact:
                 image = image + e.scaled(one.variance * mean(z, g) / variance)
         return image
 
-    def _embedding(self, root: ir.Var, x: Data) -> Polynomial:
+    def _embedding(self, root: ir.Var, x: Data) -> Element:
         fan_in, basis = self.embedded[root]
-        weight = 1 / (fan_in or Fraction(len(x)))
-        rest, image = x, Polynomial({})
+        weight = 1 / (fan_in or self.gaussians.number(len(x)))
+        rest, image = x, self.gaussians.zero
         for e, g in basis:
             c = dot(x, e) / dot(e, e)
             rest = tuple(a - c * b for a, b in zip(rest, e, strict=True))
             image = image + g.scaled(c)
         size = self.directions[root, False].variance * weight * dot(rest, rest)
-        if size:
+        if size and not self.gaussians.negligible(dot(rest, rest), dot(x, x)):
             fresh = self.gaussians.fresh(size)
             basis.append((rest, fresh))
             image = image + fresh
@@ -156,39 +178,38 @@ class Exact:
 
     def _coordinatewise(self, line: ir.Nonlin | ir.Moment, s: Sample) -> None:
         params = {ir.param(j): s.scalars[c] for j, c in enumerate(line.params)}
-        terms = polynomial_coefficients(line.expr, [ir.arg(i) for i in range(len(line.args))], params)
+        symbols = [ir.arg(i) for i in range(len(line.args))]
         if line.out.kind == "X":
+            exact = {k: Fraction(v) for k, v in params.items()}
+            terms = polynomial_coefficients(line.expr, symbols, exact)
             columns = zip(*(s.data[a] for a in line.args), strict=True)
             s.data[line.out] = tuple(_value(terms, column) for column in columns)
             return
         if any(a in s.data for a in line.args):
             raise NotPolynomial("a moment over data is sampled")
-        total = Polynomial({})
-        for powers, c in terms:
-            part = Polynomial.constant(c)
-            for a, k in zip(line.args, powers, strict=False):
-                part = part * s.vectors[a] ** k
-            total = total + part
+        args = {symbol: s.vectors[a] for symbol, a in zip(symbols, line.args, strict=True)}
+        total = self.gaussians.function(line.expr, args, params)
         if isinstance(line, ir.Moment):
             s.scalars[line.out] = self.gaussians.mean(total)
         else:
             s.vectors[line.out] = total
 
 
-def covariance(a: ir.InputVector, b: ir.InputVector) -> Fraction:
+def covariance(a: ir.InputVector, b: ir.InputVector) -> ir.Number:
     """The covariance that the lines state."""
     stated = [c for v, c in a.cov if v is b.out] + [c for v, c in b.cov if v is a.out]
-    return number(stated[0]) if stated else Fraction(0)
+    return stated[0] if stated else 0
 
 
-def _value(terms: Sequence[tuple[tuple[int, ...], Fraction]], column: Sequence[Fraction]) -> Fraction:
-    total = Fraction(0)
-    for powers, c in terms:
+def _value(terms: Sequence[tuple[tuple[int, ...], Fraction]], column: Sequence[Real]) -> Real:
+    total: Real = Fraction(0)
+    for powers, coefficient in terms:
+        c: Real = coefficient
         for x, k in zip(column, powers, strict=True):
             c *= x**k
         total += c
     return total
 
 
-def dot(x: Data, y: Data) -> Fraction:
+def dot(x: Data, y: Data) -> Real:
     return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))

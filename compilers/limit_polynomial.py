@@ -73,6 +73,31 @@ class Gaussians:
     def __init__(self) -> None:
         self.variances: list[Fraction] = []
 
+    zero = Polynomial({})
+    constant = staticmethod(Polynomial.constant)
+
+    @staticmethod
+    def number(value: object) -> Fraction:
+        return number(value)
+
+    @staticmethod
+    def negligible(size: Fraction, whole: Fraction) -> bool:
+        """Is nothing left of a variance?"""
+        return size == 0
+
+    @staticmethod
+    def function(
+        expr: sp.Expr, args: Mapping[sp.Symbol, Polynomial], params: Mapping[sp.Symbol, Fraction]
+    ) -> Polynomial:
+        """The value of an expression whose symbols have these values."""
+        total = Polynomial({})
+        for powers, c in polynomial_coefficients(expr, list(args), params):
+            part = Polynomial.constant(c)
+            for a, k in zip(args.values(), powers, strict=False):
+                part = part * a**k
+            total = total + part
+        return total
+
     def fresh(self, variance: Fraction) -> Polynomial:
         if variance == 0:
             return Polynomial({})
