@@ -15,6 +15,7 @@ from netsor.compilers.derive.labels import is_named
 from netsor.compilers.derive.nodes import Normal, normal_form
 from netsor.compilers.derive.requests import Ref, Restart
 from netsor.compilers.derive.rules import Rules
+from netsor.compilers.derive.sharing import share
 from netsor.compilers.derive.terms import Terms, collect, dense, right_to_left, sum_left, swap
 from netsor.compilers.derive.values import (
     Access,
@@ -128,8 +129,11 @@ class Derivation:
                 continue
             recursion = Recursion(self.program, self.rules.q.entries, results, self.normal, terms)
             lines = frozenset(x.out.name for x in self.program.lines if is_named(x.out.name))
-            inline(recursion.entries, [*results.values(), *terms.values()], lines)
-            return recursion
+            holders = [*results.values(), *terms.values()]
+            inline(recursion.entries, holders, lines)
+            while share(recursion.used):
+                inline(recursion.used, holders, lines)
+            return replace(recursion)
 
     def _results(self, get: tuple[str, ...]) -> tuple[dict[str, Result], dict[str, Result]]:
         results: dict[str, Result] = {}

@@ -45,10 +45,11 @@ def pairs(a, b, get):
         return out
     K_x = rt.gram("nmd,nmd->nm", a.data.x, b.data.x)
     K_h1_b1 = K_x + 1
+    del K_x
     K_x1 = rt.E2(relu, relu, a.K_h1_b1, b.K_h1_b1, K_h1_b1)  # x1 := relu(h1 + b1)
     if "ntk" in get:
-        T_x1 = (K_x + 1) * rt.E2(step, step, a.K_h1_b1, b.K_h1_b1, K_h1_b1)  # x1 := relu(h1 + b1)
-    del K_h1_b1, K_x
+        T_x1 = K_h1_b1 * rt.E2(step, step, a.K_h1_b1, b.K_h1_b1, K_h1_b1)  # x1 := relu(h1 + b1)
+    del K_h1_b1
     K_h2_b2 = K_x1 + 1
     if "ntk" in get:
         T_h2 = K_x1 + T_x1  # h2 := W2 @ x1
