@@ -227,7 +227,7 @@ def contract(subscripts: str, operands: Sequence[Any], **sizes: int) -> Tensor:
     lead: dict[str, int] = {}
     for letters, t in zip(inputs.split(","), tensors, strict=True):
         for c, s in zip(letters, t.shape, strict=True):
-            lead[c] = max(lead.get(c, 1), s)
+            lead[c] = s if s != 1 else lead.get(c, 1)
     tensors = [t.expand([lead[c] for c in letters]) for letters, t in zip(inputs.split(","), tensors, strict=True)]
     kept = [t.to(_common(tensors)) for t in tensors]
     return torch.einsum(f"{inputs}->{output}", *kept)

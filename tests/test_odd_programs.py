@@ -184,3 +184,28 @@ def test_a_window_over_one_of_two_axes_that_share_an_array() -> None:
         y = square(p.matrix("W2", n, n) @ w)
         p.output(p.readout("v", n, axes=("t",)), y.mean("key"))
         assert_exact(p, *samples(sizes))
+
+
+@pytest.mark.parametrize("readout", ["t", "k", "neither"])
+def test_a_scan_over_the_taps_of_a_window(readout: str) -> None:
+    """The recurrence steps through the offsets of the window that it reads."""
+    p, n, _, h = sequence()
+    w = square(h).window("t", offsets=[1, -1, 0], name="k")
+    W, u = p.matrix("R", n, n, var=0.7), p.matrix("U", n, w) @ w
+    s = p.scan("k", 0, lambda s: ns.erf(W @ s) + u)
+    y = s if readout == "k" else s.mean("k")
+    y = y if readout == "t" else y.mean("t")
+    p.output(p.readout("v", n, axes=y.dims), y)
+    assert_exact(p, *samples((2, 3)))
+
+
+def test_a_sample_too_short_for_a_window() -> None:
+    """No position is left in the middle; what is added to it remains."""
+    p, n, _, h = sequence()
+    x = square(h)
+    short = square(conv(x, n, "C", "t", size=2, stride=2, padding="valid"))
+    back = conv_transposed(short, n, "D", "t", like=x, size=2, stride=2, padding="valid")
+    y = square(back + p.matrix("W2", n, n) @ x)
+    p.output(p.readout("v", n, axes=("t",)), y)
+    assert_exact(p, *samples((2, 1)))
+    assert_exact(p, *samples((1, 3)))

@@ -249,7 +249,7 @@ class Emitter:
         own = sum(1 for x in leads if x == ":")
         looped = [p for p, i in enumerate(idx) if any(s in self.loops for s in index_symbols(i))]
         rest = [(p, i) for p, i in enumerate(idx) if p not in looped]
-        if not all(isinstance(i, Sym) for _, i in rest):
+        if any(isinstance(i, Win | Inv) for i in idx) or not all(isinstance(i, Sym) for _, i in rest):
             return self._take(base, leads, idx, kept)
         body = self._fitted(base, leads, [dims[p] for p, _ in rest], [i for _, i in rest], copy) if rest else base
         at = ", ".join(f"({p}, {self._integer(idx[p])})" for p in looped)
@@ -333,6 +333,11 @@ class Emitter:
         return f"rt.grid({self.data(s.copy)}, {self.size(s.size, s.copy)}, {after})"
 
     def _offsets(self, i: Win | Inv, kept: Sequence[Sym]) -> str:
+        if i.tap in self.loops:
+            at = self.loops[i.tap]
+            if self.wave is None:
+                return f"{i.offsets!r}[{at}]"
+            return f"rt.values({self.data(0)}, {i.offsets!r}, 0)[{at}].view(-1{', 1' * (len(kept) - 1)})"
         after = len(kept) - 1 - list(kept).index(i.tap)
         return f"rt.values({self.data(0)}, {i.offsets!r}, {after})"
 
