@@ -20,6 +20,7 @@ from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, want
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.inputs import Inputs, as_inputs
+from netsor.compilers.joint import sampling
 from netsor.compilers.lowering.module import Source, generate
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.kernels import sampled
@@ -92,7 +93,8 @@ class Kernel:
             return out
 
         pairs = module.pairs
-        result = gram.whole(module.each, counted, one, two, frozenset(get), tile)
+        with sampling(**self.options):
+            result = gram.whole(module.each, counted, one, two, frozenset(get), tile)
         result.assumed = self.assumed
         return result
 

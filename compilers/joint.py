@@ -9,7 +9,10 @@ The covariance is factored, u = m + L ξ, and directions without variance are dr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,8 +23,31 @@ from netsor.compilers.expectation.report import report
 
 Function = Callable[..., Tensor]
 CHUNK = 4_000_000  # values of F at once
-SCRAMBLES, LOG_POINTS = 16, 13
+SCRAMBLES, FIRST, MOST = 16, 2**13, 2**17  # and points in each of them
+SE = 1e-3  # relative standard error that sampling goes for when it is told nothing
 TOLERANCE = 1e-7  # of a quadrature's own bound; beyond it sampling, which states its standard error, takes over
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Points in all, or the relative standard error to go for, as in `ns.compile`."""
+
+    tol: float | None = None
+    samples: int | None = None
+    seed: int = 0
+
+
+_sampling: ContextVar[Sampling | None] = ContextVar("netsor_joint_sampling", default=None)
+
+
+@contextmanager
+def sampling(tol: float | None = None, samples: int | None = None, seed: int = 0) -> Generator[None, None, None]:
+    """How expectations without a rule are sampled inside the block."""
+    token = _sampling.set(Sampling(tol, samples, seed))
+    try:
+        yield
+    finally:
+        _sampling.reset(token)
 
 
 def joint(
@@ -182,12 +208,29 @@ def _legendre(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _sampled(f: Function, factor: Tensor, centre: Tensor | None, params: list[Tensor]) -> Tensor:
-    """Scrambled Sobol points; the standard error over independent scrambles is reported."""
-    d, means, scale = factor.shape[-1], [], None
-    for seed in range(SCRAMBLES):
-        engine = torch.quasirandom.SobolEngine(d, scramble=True, seed=seed)
-        uniform = engine.draw(2**LOG_POINTS, dtype=torch.float64).clamp(1e-15, 1 - 1e-15).to(factor.device)
-        nodes = math.sqrt(2) * torch.erfinv(2 * uniform - 1)
+    """Scrambled Sobol points, as `sampling` says; the standard error over independent scrambles is reported."""
+    options = _sampling.get() or Sampling()
+    count = FIRST if options.samples is None else 1 << max(0, -(-options.samples // SCRAMBLES) - 1).bit_length()
+    goal = math.inf if options.samples is not None else SE if options.tol is None else options.tol
+    value, error = _scrambles(f, factor, centre, params, count, options.seed)
+    while error > goal and count < MOST:
+        count *= 4
+        value, error = _scrambles(f, factor, centre, params, count, options.seed)
+    report("sampled", 3 * error)
+    return value
+
+
+def _scrambles(
+    f: Function, factor: Tensor, centre: Tensor | None, params: list[Tensor], count: int, seed: int
+) -> tuple[Tensor, float]:
+    """E F from `count` points in each scramble, and the largest standard error relative to √(E F²)."""
+    from netsor.compilers.sampler.normals import Normals
+
+    d = factor.shape[-1]
+    means: list[Tensor] = []
+    square = torch.zeros(factor.shape[0], dtype=torch.float64, device=factor.device)
+    for k in range(SCRAMBLES):
+        nodes = Normals(count, d, seed, k, factor.device).draw(d).T
 
         def call(s: slice, nodes: Tensor = nodes) -> Tensor:
             values = _apply(f, factor[s], _part(centre, s), nodes, [c[s] for c in params])
@@ -195,9 +238,7 @@ def _sampled(f: Function, factor: Tensor, centre: Tensor | None, params: list[Te
 
         out = _chunked(call, factor.shape[0], nodes.shape[0])
         means.append(out[:, 0])
-        scale = out[:, 1].sqrt() if scale is None else scale
+        square = square + out[:, 1].detach() / SCRAMBLES
     whole = torch.stack(means)
-    error = whole.detach().std(0) / math.sqrt(SCRAMBLES)
-    size = scale if scale is not None else error
-    report("sampled", lambda: float((3 * error / size.clamp_min(1e-300)).amax()))
-    return whole.mean(0)
+    error = whole.detach().std(0) / math.sqrt(SCRAMBLES) / square.clamp_min(1e-300).sqrt()
+    return whole.mean(0), float(error.amax()) if error.numel() else 0.0

@@ -66,14 +66,38 @@ def test_a_rule_whose_bound_fails_gives_way_to_sampling() -> None:
 
 def test_compiled_kinks_away_from_zero_are_not_called_quadrature() -> None:
     """A user's function with a kink at 1, of two dependent nodes: the number says that it is sampled."""
-    hinge = ns.function("hinge", lambda z: ns.relu(z - 1))
+    result = ns.compile(hinge())(X, get="nngp")
+    assert "sampled" in result.method and result.error is not None and result.error > 1e-5
+
+
+X = torch.tensor([[1.0, 0.5, -0.3]], dtype=torch.float64)
+
+
+def hinge() -> ns.Program:
+    phi = ns.function("hinge", lambda z: ns.relu(z - 1))
     p = ns.Program("hinge")
     n = p.width("n")
     x = p.data("x")
     h = p.matrix("W", n, x) @ x
-    p.output(p.readout("v", n), hinge(h) * ns.tanh(h * (h + p.matrix("U", n, x) @ x)))
-    result = ns.compile(p)(torch.tensor([[1.0, 0.5, -0.3]], dtype=torch.float64), get="nngp")
-    assert "sampled" in result.method and result.error is not None and result.error > 1e-5
+    p.output(p.readout("v", n), phi(h) * ns.tanh(h * (h + p.matrix("U", n, x) @ x)))
+    return p
+
+
+def test_sampling_takes_the_options_of_the_kernel() -> None:
+    """`seed`, `samples` and `tol` of ns.compile; runs agree within their errors, which fall with samples."""
+    runs = [ns.compile(hinge(), samples=2**12, seed=s)(X, get="nngp") for s in (0, 0, 1)]
+    assert torch.equal(runs[0].nngp, runs[1].nngp)
+    assert not torch.equal(runs[0].nngp, runs[2].nngp)
+    many = ns.compile(hinge(), samples=2**18)(X, get="nngp")
+    fine = ns.compile(hinge(), tol=3e-5)(X, get="nngp")
+    assert many.error is not None and fine.error is not None
+    assert fine.error <= 3 * 3e-5
+    sigma = float(X.square().mean().sqrt())
+    h = np.linspace(1, 12 * sigma, 100_001)
+    largest = np.trapezoid((h - 1) ** 4 * np.exp(-((h / sigma) ** 2) / 2) / sigma / np.sqrt(2 * np.pi), h) ** 0.5
+    for run in (*runs, many):
+        assert run.error is not None and run.error >= many.error
+        assert abs(float(run.nngp) - float(fine.nngp)) <= (run.error + fine.error) * largest
 
 
 def test_derivation_leaves_the_recursion_limit_alone() -> None:
