@@ -32,6 +32,8 @@ class Algebra(Protocol):
     """Independent Gaussian variables, elements made of them, and expectations."""
 
     zero: Any
+    tiny: float  # the share of a squared length that is rounding
+    passes: int  # of orthogonalisation, two against rounding
 
     def constant(self, c: Any, /) -> Element: ...
     def number(self, value: Any, /) -> Real: ...
@@ -148,8 +150,8 @@ class Exact:
         one, other = self.directions[root, flipped], self.directions.get((root, not flipped))
         z, mean = s.vectors[line.vector], self.gaussians.product
         rest, image = z, self.gaussians.zero
-        for e, g, _ in one.basis:
-            c = mean(z, e) / mean(e, e)
+        for e, g, _ in one.basis * self.gaussians.passes:
+            c = mean(rest, e) / mean(e, e)
             rest, image = rest + e.scaled(-c), image + g.scaled(c)
         size = mean(rest, rest)
         if one.variance and not self.gaussians.negligible(size, mean(z, z)):
@@ -165,12 +167,12 @@ class Exact:
         fan_in, basis = self.embedded[root]
         weight = 1 / (fan_in or self.gaussians.number(len(x)))
         rest, image = x, self.gaussians.zero
-        for e, g in basis:
-            c = dot(x, e) / dot(e, e)
+        for e, g in basis * self.gaussians.passes:
+            c = dot(rest, e) / dot(e, e)
             rest = tuple(a - c * b for a, b in zip(rest, e, strict=True))
             image = image + g.scaled(c)
         size = self.directions[root, False].variance * weight * dot(rest, rest)
-        if size and not self.gaussians.negligible(dot(rest, rest), dot(x, x)):
+        if size and dot(rest, rest) > self.gaussians.tiny * dot(x, x):
             fresh = self.gaussians.fresh(size)
             basis.append((rest, fresh))
             image = image + fresh

@@ -25,6 +25,7 @@ from netsor.functions import Head, expression_kinks
 Powers = tuple[tuple[int, int], ...]
 MOST = 2_000  # terms of one product
 TOLERANCE = 1e-9  # of one expectation, relative to its size
+EPSILON, ROUNDING = 2.0**-52, 1e-14  # of a number, and of a difference of expectations
 DIGITS = 13  # to which coefficients of forms are compared
 NO_KINKS = (sp.Max, sp.Min, sp.Piecewise, sp.Heaviside, sp.floor, sp.ceiling, sp.sign, sp.Abs)  # heads that say none
 
@@ -195,7 +196,8 @@ def _kinks(body: sp.Expr, symbol: sp.Symbol, used: Sequence[sp.Symbol]) -> tuple
 class Functions:
     """Independent standard normal variables by number, and expectations by quadrature.
 
-    `bound` adds up what refining each quadrature changed, relative to √(E F²) of its integrand.
+    `bound` adds up what refining each quadrature changed, relative to √(E F²) of its integrand, and what rounding does
+    to nearly dependent arguments of a matrix.
     """
 
     def __init__(self) -> None:
@@ -210,10 +212,18 @@ class Functions:
     def number(value: Any) -> float:
         return float(value)
 
-    @staticmethod
-    def negligible(size: float, whole: float) -> bool:
-        """Is what is left of a variance rounding?"""
-        return size <= 1e-12 * whole
+    tiny, passes = 1e-30, 2
+
+    def negligible(self, size: float, whole: float) -> bool:
+        """Is what is left of a variance rounding?
+
+        A direction left out of a share s of it moves covariances by √s, one kept by its rounding, ε/√s.
+        """
+        if size == 0:
+            return True
+        share = size / whole
+        self.bound += 4 * max(share, EPSILON) ** 0.5 if share <= ROUNDING else ROUNDING / share**0.5
+        return share <= ROUNDING
 
     def fresh(self, variance: float) -> Sum:
         self.count += 1

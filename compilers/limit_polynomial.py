@@ -74,6 +74,7 @@ class Gaussians:
         self.variances: list[Fraction] = []
 
     zero = Polynomial({})
+    tiny, passes = 0.0, 1
     constant = staticmethod(Polynomial.constant)
 
     @staticmethod

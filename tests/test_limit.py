@@ -208,6 +208,17 @@ def test_three_dependent_gaussians_are_sampled() -> None:
         ns.limit(r.program, methods=("guess",))
 
 
+@pytest.mark.parametrize("phi", ["tanh", "relu"])
+def test_dependent_and_nearly_equal_inputs(phi: str) -> None:
+    """Equal, opposite, zero, scaled, tiny and nearly equal inputs: within the stated error, which sees rounding."""
+    x = np.array([[1.2, -0.7], [1.2, -0.7], [-1.2, 0.7], [0, 0], [2.4, -1.4], [1.2, -0.7000001], [1e-6, 2e-6]])
+    p = mlp(2, phi, var_b=0)
+    r, kernel = ns.limit(p, x, methods=("quadrature",)), ns.compile(p)(x, get="nngp")
+    error = np.asarray(r.error("nngp"))
+    assert (np.abs(np.asarray(r.nngp) - kernel.nngp.numpy()) <= error).all()
+    assert error.max() < 1e-6
+
+
 @pytest.mark.parametrize("phi", ["tanh", "relu", "erf"])
 def test_families_and_scans_against_compiled_kernels(phi: str) -> None:
     """BP-like programs with axes, unrolled: the general rule is the compiled kernel."""
