@@ -209,3 +209,16 @@ def test_a_sample_too_short_for_a_window() -> None:
     p.output(p.readout("v", n, axes=("t",)), y)
     assert_exact(p, *samples((2, 1)))
     assert_exact(p, *samples((1, 3)))
+
+
+def test_a_mean_over_another_axis_inside_a_recurrence() -> None:
+    """All pairs of steps at once, and a sum over positions in each of them."""
+    p = ns.Program()
+    n, xi = p.width("n"), p.data("x", axes=("u", "t"))
+    h = square(p.matrix("W", n, xi) @ xi)
+    A, B, u = p.matrix("A", n, n, var=0.5), p.matrix("B", n, n, var=0.5), p.matrix("U", n, h) @ h
+    start = p.vector("s", n, var=0.2, axes=u.dims[:1])
+    y = p.scan("t", start, lambda s: ns.erf(A @ s + (B @ s).mean("u") + u))
+    p.output(p.readout("v", n), y.mean("u").mean("t"))
+    rng = np.random.default_rng(0)
+    assert_exact(p, rng.normal(size=(1, 1, 2, 2)), rng.normal(size=(1, 2, 3, 2)))
