@@ -75,7 +75,8 @@ class Emitter:
 
     def kept(self, order: Sequence[Sym]) -> list[Sym]:
         """The symbols that have a dimension here."""
-        return [*([] if self.wave is None else [self.wave]), *(s for s in order if s not in self.loops and s != self.wave)]
+        open_dims = [s for s in order if s not in self.loops and s != self.wave]
+        return open_dims if self.wave is None else [self.wave, *open_dims]
 
     # ------------------------------------------------------------ names
 
