@@ -120,8 +120,11 @@ def line(f: F, s: Ball, m: Ball, rule: Rule) -> Ball:
     return dot([a * density(x) for x, a in zip(z, w, strict=True)], [f(m + s * x) for x in z])
 
 
-def planes(fs: Sequence[F], s: Scales, rho: Ball, m: Scales = (ZERO, ZERO), rule: Rule = NORMAL) -> Balls:
-    """E f(u)f(v) for every f."""
+def planes(
+    fs: Sequence[F], s: Scales, rho: Ball, m: Scales = (ZERO, ZERO), rule: Rule = NORMAL, gap: Ball = None
+) -> Balls:  # fmt: skip
+    """E f(u)f(v) for every f; `gap` is 1 − ρ², where it is known better than from ρ."""
+    gap = (1 - rho) * (1 + rho) if gap is None else gap
     if s[0] == 0 or s[1] == 0 or rho == 0:
         return [line(f, s[0], m[0], rule) * line(f, s[1], m[1], rule) for f in fs]
     if abs(rho) == 1:
@@ -131,7 +134,7 @@ def planes(fs: Sequence[F], s: Scales, rho: Ball, m: Scales = (ZERO, ZERO), rule
                 [f(m[0] + s[0] * x) * f(m[1] + rho * s[1] * x) for x in z])
             for f in fs
         ]  # fmt: skip
-    return nested(fs, s, rho, rule) if 1 - abs(float(rho)) < NEAR else product(fs, s, rho, m, rule)
+    return nested(fs, s, rho, gap, rule) if 1 - abs(float(rho)) < NEAR else product(fs, s, rho, m, rule)
 
 
 def product(fs: Sequence[F], s: Scales, rho: Ball, m: Scales, rule: Rule) -> Balls:
@@ -155,12 +158,12 @@ def joint(p: Ball, q: Ball, rho: Ball, gap: Ball) -> Ball:
     return (-exponent).exp() if exponent < 110 else ZERO
 
 
-def nested(fs: Sequence[F], s: Scales, rho: Ball, rule: Rule) -> Balls:
+def nested(fs: Sequence[F], s: Scales, rho: Ball, gap: Ball, rule: Rule) -> Balls:
     """u = s₁(c x + d y), v = ±s₂(c x − d y) with c² = (1 + |ρ|)/2, d² = (1 − |ρ|)/2: for each y a line in x,
     with kinks at ±(d/c) y. With y ↔ −y also u/s₁ and v/s₂ are exchanged, so y > 0 is enough for equal variances.
     """
     side = ONE if rho > 0 else -ONE
-    c, d = ((1 + abs(rho)) / 2).sqrt(), ((1 - rho * side) / 2).sqrt()
+    c, d = ((1 + abs(rho)) / 2).sqrt(), (gap / (1 + abs(rho)) / 2).sqrt()
     total = [ZERO for _ in fs]
     outer, weights = rule.panels([ZERO], ONE, 4)
     for y, b in zip(outer, weights, strict=True):
@@ -249,7 +252,8 @@ def gradients() -> list[Row]:
             a = [arb(p) + t * arb(q) for p, q in zip(x, DIRECTION, strict=True)]
             b = [arb(q) for q in y]
             s = dot(a, a).sqrt(), dot(b, b).sqrt()
-            return planes(fs, s, dot(a, b) / (s[0] * s[1]))
+            cross = [a[i] * b[j] - a[j] * b[i] for i, j in ((0, 1), (1, 2), (2, 0))]
+            return planes(fs, s, dot(a, b) / (s[0] * s[1]), gap=dot(cross, cross) / (dot(a, a) * dot(b, b)))
 
         steps = (arb("1e-8"), arb("2e-8"), arb("4e-8"))
         slopes = [[(p - q) / (2 * t) for p, q in zip(values(t), values(-t), strict=True)] for t in steps]

@@ -1,4 +1,4 @@
-"""Every method against 80-bit quadrature (`make_reference.py`): within the stated bound, and the bound small."""
+"""Every method against 42-digit quadrature (`make_reference.py`): within the stated bound, and the bound small."""
 
 from __future__ import annotations
 
