@@ -156,8 +156,8 @@ class Requests:
         if space == "input":
             return "s"
         found: set[Copy] = {r.copy if r.copy != 0 else s.copy for r in refs if s in r.symbols}
-        one = found - {"m"}
-        return "m" if len(one) != 1 else one.pop()
+        one: list[Copy] = [c for c in found if c != "m"]
+        return one[0] if len(one) == 1 else "m"
 
     @staticmethod
     def _back(terms: Terms, table: dict[Sym, Sym], copies: dict[Copy, Copy]) -> Terms:
