@@ -229,7 +229,7 @@ def means() -> list[Row]:
         found = planes(functions(known()), (a, b), rho, (m1, m2))
         for (name, order), value in zip(known(), found, strict=True):
             rows.append({"f": name, "order": order, **where, "value": text(value)})
-    return rows
+    return sorted(rows, key=lambda row: known().index((str(row["f"]), int(str(row["order"])))))
 
 
 VECTORS = {
@@ -260,7 +260,7 @@ def gradients() -> list[Row]:
         for name, one, two, four in zip(GRADIENTS, *slopes, strict=True):
             slope = (8 * one - 6 * two + four) / 3  # errors of order t (a kink at zero variance) and t² are gone
             rows.append({"f": name, "where": where, "slope": text(slope)})
-    return rows
+    return sorted(rows, key=lambda row: GRADIENTS.index(str(row["f"])))
 
 
 def text(x: Ball) -> str:
