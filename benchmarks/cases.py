@@ -85,14 +85,15 @@ def _residual() -> Case:
 def _attention() -> Case:
     def ours() -> Any:
         import netsor as ns
+        from netsor.layers import attention
 
         p = ns.Program("attention2")
         n = p.width("n")
         x: Any = p.data("x", axes=("token",))
         x = p.let("x0", p.matrix("W0", n, x) @ x)
         for l in (1, 2):
-            q, k, v = (p.let(f"{s}{l}", p.matrix(f"W{s}{l}", n, n) @ x) for s in "qkv")
-            x = p.let(f"x{l}", p.matrix(f"Wo{l}", n, n) @ ns.attention(q, k, v, "token"))
+            k, v = (p.let(f"{s}{l}", p.matrix(f"W{s}{l}", n, n) @ x) for s in "kv")
+            x = p.let(f"x{l}", p.matrix(f"Wo{l}", n, n) @ attention(k, k, v, "token"))  # the peer ties queries and keys
         p.output(p.readout("v", n), ns.relu(x).mean("token"))
         return p
 

@@ -94,7 +94,8 @@ class Kernel:
 
         pairs = module.pairs
         with sampling(**self.options):
-            result = gram.whole(module.each, counted, one, two, frozenset(get), tile)
+            wide = self._recursion(get).wide
+            result = gram.whole(module.each, counted, one, two, frozenset(get), tile, wide)
         result.assumed = self.assumed
         return result
 

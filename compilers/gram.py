@@ -25,9 +25,16 @@ CACHE = 512 * 1024  # bytes of one tensor of a block
 
 def whole(
     each: Callable[[Inputs], Any], pairs: Pairs, one: Inputs, two: Inputs | None,
-    get: frozenset[str], tile: int | None = None,
+    get: frozenset[str], tile: int | None = None, wide: bool = False,
 ) -> KernelResult:  # fmt: skip
-    """All pairs of one and two (of one with itself when two is None), by blocks of `tile` × `tile` inputs."""
+    """All pairs of one and two (of one with itself when two is None), by blocks of `tile` × `tile` inputs.
+
+    `wide`: evaluated in float64 whatever the inputs' dtype, which the results keep.
+    """
+    if wide and one.dtype != torch.float64:
+        double = None if two is None else two.to(torch.float64)
+        found = whole(each, pairs, one.to(torch.float64), double, get, tile)
+        return found.to(one.dtype)
     two = None if two is not None and same(one, two) else two
     with record() as log, scratch():
         a = each(one)
@@ -95,7 +102,7 @@ def blocks(rows: int, cols: int, tile: int, symmetric: bool) -> Iterator[Block]:
 
 def _assemble(run: Blocks, tile: int) -> dict[str, Any]:
     n, m = run.shape
-    run.chunk = max(1, tile * tile // 64)
+    run.chunk = max(1, tile * tile // 8)
     if n <= tile and m <= tile:
         out = run(slice(0, n), slice(0, m))
         run.repair(out)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -35,6 +36,12 @@ class KernelResult:
         found = [(k, v) for k, v in (("nngp", self.nngp), ("ntk", self.ntk)) if v is not None]
         found += list(self.vectors.items())
         return found + [(f"terms.{k}", v) for k, v in (self.terms or {}).items()]
+
+    def to(self, dtype: torch.dtype) -> KernelResult:
+        """The same with all kernels in another dtype."""
+        terms = None if self.terms is None else {k: v.to(dtype) for k, v in self.terms.items()}
+        nngp, ntk = (None if v is None else v.to(dtype) for v in (self.nngp, self.ntk))
+        return replace(self, nngp=nngp, ntk=ntk, terms=terms, vectors={k: v.to(dtype) for k, v in self.vectors.items()})
 
 
 def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:

@@ -13,7 +13,6 @@ from torch import Tensor
 from netsor.compilers.boxes import adjoint, box, forward
 from netsor.compilers.expectation import (
     E1,
-    E11,
     Fn,
     absolute,
     combine,
@@ -40,7 +39,7 @@ from netsor.compilers.expectation import (
     tanh,
     times_power,
 )
-from netsor.compilers.expectation.fast import E2
+from netsor.compilers.expectation.fast import E2, E11, diagonal
 from netsor.compilers.expectation.scratch import same_inputs
 from netsor.compilers.gram import whole
 from netsor.compilers.inputs import Inputs, Part, Signature, as_inputs
@@ -92,6 +91,9 @@ def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
     if subscripts.startswith("nm") and same_inputs(x, y):
         own = torch.arange(len(x), device=x.device)
         out[own, own] = torch.einsum(subscripts.replace("m", ""), x[:, 0], y[0])  # as for every input alone
+        first, second = (part[2:-1] for part in subscripts.split("->")[0].split(","))
+        if first and subscripts.endswith(f"->nm{first}{second}"):
+            diagonal(out, len(first)).copy_(torch.einsum(f"n{first}d,n{first}d->n{first}", x[:, 0], y[0]))
     return out / x.shape[-1]
 
 
@@ -408,9 +410,10 @@ def evaluate(
     x1: Any,
     x2: Any,
     get: Any,
+    wide: bool = False,
 ) -> KernelResult:
-    """Kernels between all inputs of x1 and x2 (of x1 with itself when None)."""
+    """Kernels between all inputs of x1 and x2 (of x1 with itself when None); `wide`: evaluated in float64."""
     wanted = frozenset((get,) if isinstance(get, str) else get)
     one = as_inputs(signature, x1, None, None)
     two = None if x2 is None else as_inputs(signature, x2, None, None)
-    return whole(each, pairs, one, two, wanted)
+    return whole(each, pairs, one, two, wanted, wide=wide)

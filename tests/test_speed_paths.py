@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import netsor as ns
+from netsor import ir
 from netsor.compilers import boxes, gram
+from netsor.compilers.derive.recursion import derive
 from netsor.compilers.expectation import Fn, absolute, engine, erf, fast, gaussian, leaky_relu, relu, sign, step
 from netsor.compilers.expectation.functions import from_terms
-from netsor.programs import cnn, mlp
+from netsor.programs import BUILTIN, cnn, mlp
 
 PAIRS = {
     "relu": (relu(), relu()), "step": (step(), step()), "leaky": (leaky_relu(0.2), absolute()),
@@ -134,3 +137,44 @@ def test_windows_that_do_not_separate() -> None:
     moves = (boxes.forward(0, (0, 1, 1), 1, 5, False), boxes.forward(1, (0, 0, 1), 1, 5, False))
     assert len(boxes.separated(moves)) == 1
     torch.testing.assert_close(boxes.box(x, 1, *moves), naive(x, 1, moves))
+
+
+EXACT = ("batchnorm_mlp", "cnn", "cntk", "gcn", "mlp", "resnet", "rnn", "transformer")  # the others are sampled
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_float32_near_duplicates(name: str) -> None:
+    """Float32 kernels of equal and nearly equal inputs are those of float64, for every program with exact rules."""
+    p = BUILTIN[name]() if name != "batchnorm_mlp" else BUILTIN[name](depth=1)
+    rng = np.random.default_rng(1)
+    x = {}
+    for line in p.lines:
+        if isinstance(line, ir.Data) or (isinstance(line, ir.InputScalar) and line.per_sample):
+            shape = [3 if a.size is None else a.size for a in line.out.axes]
+            v = rng.normal(size=(3, *shape, *([4] if isinstance(line, ir.Data) else []))).astype("float32")
+            v = v if isinstance(line, ir.Data) else np.abs(v)
+            v[1], v[2] = v[0], v[0] + 1e-3 * v[2]
+            x[line.out.name] = v
+    wide = ns.compile(p, dtype=torch.float64)(x)
+    narrow = ns.compile(p, dtype=torch.float32)(x)
+    for (key, a), (_, b) in zip(narrow.items(), wide.items(), strict=True):
+        assert float((a.double() - b).abs().max()) <= 1e-5 * float(b.abs().max()), key
+
+
+def test_source_does_not_depend_on_what_was_derived_before() -> None:
+    p = ns.programs.transformer(depth=2)
+    first = str(derive(p))
+    for _ in range(10):
+        assert str(derive(p)) == first
+
+
+@pytest.mark.parametrize("f", ["tanh", "sigmoid", "gelu", "silu"])
+def test_many_inputs_share_an_interpolant(f: str) -> None:
+    """Quantities of an input are the same whether it comes alone or among many, at any scale."""
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(rng.normal(size=(60, 5)) * np.exp(rng.uniform(-6, 0, size=(60, 1))))
+    kernel = ns.compile(ns.programs.mlp(depth=2, phi=f))
+    many, few = kernel(x), kernel(x[:5])
+    for a, b in ((many.nngp[:5, :5], few.nngp), (many.ntk[:5, :5], few.ntk)):
+        scale = b.diagonal().sqrt()
+        assert float(((a - b).abs() / (scale[:, None] * scale)).max()) <= 1e-12

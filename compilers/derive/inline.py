@@ -7,6 +7,7 @@ axis: one whose value does not vanish there by itself is not put into a reader w
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
@@ -39,6 +40,7 @@ from netsor.compilers.derive.values import (
     walk,
 )
 
+_fresh = itertools.count(1 << 40)  # numbers, beyond the derivation's, of the symbols of sums put into a reader
 PLAIN = Num | Access | Given | Constant | SizeValue | FeatureDim | Add | Mul | Ind | Fn
 
 
@@ -67,9 +69,14 @@ def _inlined(a: Access, uses: Counter[Entry], lines: frozenset[str], put_in: Cal
         return a
     if not all(_stays_inside(d, i, a.copy) or _vanishes(value, d) for d, i in zip(e.dims, a.idx, strict=True)):
         return a
-    copies = {"s": a.copy} if e.space == "input" else {}
+    copies: dict[Copy, Copy] = {"s": a.copy} if e.space == "input" else {}
+    sums = [v.sym for v in walk(value) if isinstance(v, Sum)]
+    if sums and not all(isinstance(i, Sym) for i in a.idx):
+        return a
+    table: dict[Sym, Index] = dict(zip(e.dims, a.idx, strict=True))
+    table |= {s: s._replace(number=next(_fresh), copy=copies.get(s.copy, s.copy)) for s in sums}
     try:
-        return rewrite(value, Renaming(dict(zip(e.dims, a.idx, strict=True)), copies))  # type: ignore[arg-type]
+        return rewrite(value, Renaming(table, copies))
     except ComposedIndexError:
         return a
 
@@ -104,9 +111,28 @@ def _vanishes(v: Value, d: Sym) -> bool:
 
 
 def _wanted(e: Entry, uses: Counter[Entry], lines: frozenset[str]) -> bool:
-    if isinstance(e.value, Access):
+    if isinstance(e.value, Access) or _is_multiple(e.value):
         return True
-    return uses[e] == 1 and not _is_line(e, lines) and all(isinstance(v, PLAIN) for v in walk(cast(Value, e.value)))
+    value = cast(Value, e.value)
+    if uses[e] != 1 or _is_line(e, lines):
+        return False
+    contracted = isinstance(value, Mul) and not e.recurrent
+    return all(isinstance(v, PLAIN) or (contracted and _contracts(v)) for v in walk(value))
+
+
+def _is_multiple(v: Value | None) -> bool:
+    """A number times another entry."""
+    return isinstance(v, Mul) and len(v.args) == 2 and isinstance(v.args[0], Num) and isinstance(v.args[1], Access)
+
+
+def _contracts(v: Value) -> bool:
+    """A sum of products of entries at plain indices: a factor of a contraction."""
+    if not isinstance(v, Sum) or not isinstance(v.body, Mul):
+        return False
+    return all(
+        isinstance(f, Access | Given | Num) and all(isinstance(i, Sym) for i in getattr(f, "idx", ()))
+        for f in v.body.args
+    )
 
 
 def _is_line(e: Entry, lines: frozenset[str]) -> bool:

@@ -21,8 +21,10 @@ from netsor.compilers.derive.values import (
     Access,
     Copy,
     Entry,
+    ExpectJ,
     Fn,
     Num,
+    Radial,
     Sym,
     Value,
     add,
@@ -72,6 +74,13 @@ class Recursion:
                 stack.append((entry, True))
                 stack += [(e, False) for e in entries_in(cast(Value, entry.value)) if id(e) not in seen]
         return order
+
+    @cached_property
+    def wide(self) -> bool:
+        """Does an expectation amplify the rounding of float32 near |ρ| = 1, so that all is taken in float64?"""
+        values = [cast(Value, e.value) for e in self.used]
+        values += [r.value for r in (*self.results.values(), *self.terms.values())]
+        return any(isinstance(v, Radial | ExpectJ) for value in values for v in walk(value))
 
     def __str__(self) -> str:
         from netsor.compilers.render import text

@@ -21,6 +21,7 @@ from netsor.compilers.derive.values import (
     add,
     mul,
     rewrite,
+    split,
     walk,
 )
 
@@ -39,9 +40,9 @@ def share(entries: list[Entry]) -> bool:
     pairs = [e for e in entries if e.space == "pair" and not e.recurrent]
     bases: dict[Any, list[tuple[Entry, Terms]]] = {}
     for e in pairs:
-        terms = _terms(cast(Value, e.value), e.dims)
-        if e.kind == "K" and terms and _worth(terms):
-            bases.setdefault(_shape(e), []).append((e, terms))
+        own = _terms(cast(Value, e.value), e.dims)
+        if e.kind == "K" and own and _worth(own):
+            bases.setdefault(_shape(e), []).append((e, own))
     renamed = False
     for e in pairs:
         known = sorted(bases.get(_shape(e), ()), key=lambda x: -len(x[1]))
@@ -50,7 +51,7 @@ def share(entries: list[Entry]) -> bool:
         e.value = _read(value, e, free, readers)
         if isinstance(value, Mul) and e.value is value:
             e.value = mul(*(_read(f, e, free, readers) for f in value.args))
-        renamed = renamed or (isinstance(e.value, Access) and e.value is not value)
+        renamed = renamed or (e.value != value and isinstance(split(e.value)[1], Access))
     return renamed
 
 
@@ -60,10 +61,16 @@ def _read(v: Value, e: Entry, bases: list[tuple[Entry, Terms]], readers: Any) ->
     if not terms or not _worth(terms):
         return v
     for base, inside in bases:
+        if len(inside) == len(terms) == 1 and not nx.has_path(readers, e, base):
+            ((one, _),), ((other, _),) = inside.items(), terms.items()
+            (c, rest), (d, same) = split(one), split(other)
+            if rest == same and c != d:
+                readers.add_edge(base, e)
+                return mul(Num(d / c), Access(base, "m", e.dims))
         if inside.keys() <= terms.keys() and not nx.has_path(readers, e, base):
             readers.add_edge(base, e)
-            rest = [t for key, t in terms.items() if key not in inside]
-            return add(Access(base, "m", e.dims), *rest)
+            others = [t for key, t in terms.items() if key not in inside]
+            return add(Access(base, "m", e.dims), *others)
     return v
 
 
@@ -73,7 +80,7 @@ def _shape(e: Entry) -> Any:
 
 def _worth(terms: Terms) -> bool:
     """Is there something to compute?"""
-    return len(terms) > 1 or not all(isinstance(t, Access | Num) for t in terms)
+    return len(terms) > 1 or not all(isinstance(split(t)[1], Access | Num) for t in terms)
 
 
 def _terms(value: Value, dims: tuple[Sym, ...]) -> Terms | None:

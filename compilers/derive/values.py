@@ -285,7 +285,7 @@ def add(*args: Value) -> Value:
         elif isinstance(a, Num):
             total += a.value
         else:
-            c, rest = _split(a)
+            c, rest = split(a)
             coefficients[rest] = coefficients.get(rest, sp.Integer(0)) + c
     terms = [mul(Num(c), v) for v, c in coefficients.items() if c != 0]
     if total != 0:
@@ -293,7 +293,8 @@ def add(*args: Value) -> Value:
     return ZERO if not terms else terms[0] if len(terms) == 1 else Add(tuple(terms))
 
 
-def _split(v: Value) -> tuple[sp.Expr, Value]:
+def split(v: Value) -> tuple[sp.Expr, Value]:
+    """The number in front of a value, and the rest."""
     if isinstance(v, Mul) and isinstance(v.args[0], Num):
         rest = v.args[1:]
         return v.args[0].value, rest[0] if len(rest) == 1 else Mul(rest)

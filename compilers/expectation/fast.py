@@ -23,7 +23,7 @@ from netsor.compilers.expectation import engine, mehler
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import gauss
 from netsor.compilers.expectation.report import report
-from netsor.compilers.expectation.scratch import Scratch, current, same_inputs, untracked
+from netsor.compilers.expectation.scratch import Scratch, current, same_memory, untracked
 from netsor.compilers.expectation.terms import Gate, Term
 
 NEAR = {torch.float32: 1e-3, torch.float64: 1e-5}  # 1 − |r| below this is near
@@ -36,17 +36,17 @@ Mean = Tensor | None
 class Block:
     """One block of covariances; `share` is what its expectations have in common."""
 
-    def __init__(self, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float]) -> None:
+    def __init__(self, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float], same: bool = False) -> None:
         self.k11, self.k22, self.k12, self.noise = k11, k22, k12, noise
         scratch = current()
         self.share: dict[str, Any] = {} if scratch is None else scratch.geometry([k11, k22, k12], noise)
         if "own" not in self.share:
-            self.share["own"] = _own(k11, k22, k12)
+            self.share["own"] = _own(k11, k22, k12, same)
 
     @property
-    def own(self) -> bool:
-        """Are the entries [i, i] of the block pairs of equal variables?"""
-        found: bool = self.share["own"]
+    def own(self) -> int | None:
+        """The entries of the block whose two variables are one (see `_own`)."""
+        found: int | None = self.share["own"]
         return found
 
     def _once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
@@ -70,8 +70,8 @@ class Block:
         r = self.k12 * inverse_root(self.k11, self.noise[0])
         other = inverse_root(self.k22, self.noise[1])
         r = r.mul_(other) if covers(r, other) else r * other
-        if self.own:
-            r.diagonal(dim1=0, dim2=1).zero_()  # `pair` takes these apart
+        if self.own is not None:
+            diagonal(r, self.own).zero_()  # `pair` takes these apart
         self.share["near"] = near(r)
         return r if self.share["near"] is None else r.clamp_(-1, 1)
 
@@ -87,13 +87,44 @@ class Block:
         return self._once("angle", lambda: torch.neg(self.correlation).acos_())
 
 
-def _own(k11: Tensor, k22: Tensor, k12: Tensor) -> bool:
-    """Variances of the same inputs in both copies, and the covariance of an input with itself equal to its variance."""
-    if k11.dim() != k12.dim() or k12.dim() < 2 or k11.shape[1] != 1 or not same_inputs(k11, k22):
-        return False
-    if k11.shape[2:] != k12.shape[2:] or k12.shape[0] != len(k11) or k12.shape[1] != len(k11):
-        return False
-    return torch.equal(k12.diagonal(dim1=0, dim2=1), k11[:, 0].movedim(0, -1))
+def diagonal(x: Tensor, paired: int) -> Tensor:
+    """The view x[i, i, s, s] of `[n, n, s, s′]` (`paired` axes s), or x[i, i, …] without; `[…, n]` or `[…, n, *s]`."""
+    out = x.diagonal(dim1=0, dim2=1)
+    for axis in range(paired):
+        # what is left: s_axis …, s′_axis …, n and the diagonals taken
+        out = out.diagonal(dim1=0, dim2=paired - axis)
+    return out
+
+
+def _own(k11: Tensor, k22: Tensor, k12: Tensor, same: bool) -> int | None:
+    """How many axes of both copies pair up in the entries whose two variables are one; None without such entries.
+
+    They are those of one input twice, where the covariance is bitwise the variance, or, when u and v are the `same`
+    variable of two inputs, up to rounding.
+    """
+    if k11.dim() != k12.dim() or k12.dim() < 2 or k11.shape[1] != 1 or k22.shape[0] != 1:
+        return None
+    if k12.shape[0] != len(k11) or k12.shape[1] != len(k11) or k11.numel() != k22.numel():
+        return None
+    half, odd = divmod(k12.dim() - 2, 2)
+    if k11.shape[2:] == k12.shape[2:] == k22.shape[2:]:
+        paired, flat = 0, k11[:, 0]
+    elif not odd and k11.shape[2 : 2 + half] == k12.shape[2 : 2 + half] == k12.shape[2 + half :]:
+        paired, flat = half, k11[:, 0].reshape(len(k11), *k11.shape[2 : 2 + half])
+        if k11.numel() != flat.numel() or k22.shape[2 + half :] != k12.shape[2 + half :]:
+            return None
+    else:
+        return None
+    if not same_memory(k11, k22):
+        return None
+    found, wanted = diagonal(k12, paired), _as_diagonal(flat, paired)
+    equal = torch.allclose(found, wanted, rtol=NEAR[k12.dtype], atol=0) if same else torch.equal(found, wanted)
+    return paired if equal else None
+
+
+def _as_diagonal(flat: Tensor, paired: int) -> Tensor:
+    """`[n, *s]` in the order of `diagonal`."""
+    return flat if paired else flat.movedim(0, -1)
 
 
 def covers(x: Tensor, y: Tensor) -> bool:
@@ -210,6 +241,37 @@ def _is_erf(t: Term) -> bool:
     return t.gate is not None and t.gate.noise > 0 and t.gate.mid == 0 and not t.quadratic
 
 
+def _degree_of_own(f: Fn, g: Fn) -> tuple[float, int] | None:
+    """(c, p) when E f(u)g(u) = c·k^p, k the variance: both functions homogeneous of degree p."""
+    for power in (0, 1):
+        one, two = _linear(f, power), _linear(g, power)
+        if one is not None and two is not None:
+            (a, b), (c, d) = one, two
+            return a * c + 0.5 * (a * d + b * c + b * d), power
+    return None
+
+
+@lru_cache(maxsize=512)
+def own(f: Fn, g: Fn) -> tuple[float, int] | None:
+    return _degree_of_own(f, g)
+
+
+def E11(f: Fn, g: Fn, k: Tensor, m: Mean = None) -> Tensor:
+    """E f(u)g(u) as `engine.E11` has it, by its homogeneity where there is one."""
+    found = own(f, g) if m is None and isinstance(k, Tensor) and k.dtype in NEAR else None
+    if found is None:
+        return engine.E11(f, g, k, m)
+    report("closed form", 0.0)
+    factor, power = found
+    return k.clamp(min=0) * factor if power else torch.full_like(k, factor).masked_fill_(k <= 0, _at_zero(f, g))
+
+
+@lru_cache(maxsize=512)
+def _at_zero(f: Fn, g: Fn) -> float:
+    zero = torch.zeros((), dtype=torch.float64)
+    return float(f.call(zero) * g.call(zero))
+
+
 @lru_cache(maxsize=512)
 def rule(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
     """The formula for a pair of functions and its noises; None when there is none here."""
@@ -220,12 +282,12 @@ def rule(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
 # ---------------------------------------------------------------- whole blocks
 
 
-def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor) -> Tensor | None:
+def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False) -> Tensor | None:
     """E f(u)g(v) of a block, or None when another route has to take it."""
     if k12.dtype not in NEAR or not k11.dtype == k22.dtype == k12.dtype or not untracked(k11, k22, k12):
         return None
     found = rule(f, g)
-    block = Block(k11, k22, k12, found[1] if found else (0.0, 0.0))
+    block = Block(k11, k22, k12, found[1] if found else (0.0, 0.0), same)
     if found is not None:
         out = found[0](block)
         report("closed form", 0.0)
@@ -236,9 +298,10 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor) -> Tensor | None:
         out = series
     else:
         return None
-    if block.own:
-        diagonal = per_input(k11, ("own", f, g), lambda: engine.E11(f, g, k11))
-        out.diagonal(dim1=0, dim2=1).copy_(diagonal[:, 0].movedim(0, -1))
+    if block.own is not None:
+        single = per_input(k11, ("own", f, g), lambda: E11(f, g, k11))
+        flat = single.reshape(len(k11), *k12.shape[2 : 2 + block.own]) if block.own else single[:, 0]
+        diagonal(out, block.own).copy_(_as_diagonal(flat, block.own))
     return repaired(out, block.near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
 
 
@@ -254,10 +317,12 @@ def repaired(out: Tensor, mask: Tensor | None, given: tuple[Tensor, ...], exact:
     return out.masked_scatter(mask, exact(*some).to(out.dtype))
 
 
-def E2(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None) -> Tensor:
-    """E f(u)g(v) as `engine.E2` has it, by the fast routes where there is one."""
+def E2(
+    f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None, same: bool = False
+) -> Tensor:
+    """E f(u)g(v) as `engine.E2` has it, by the fast routes where there is one; `same`: one variable of two inputs."""
     if m1 is None and m2 is None and all(isinstance(k, Tensor) for k in (k11, k22, k12)):
-        found = pair(f, g, k11, k22, k12)
+        found = pair(f, g, k11, k22, k12, same)
         if found is not None:
             return found
         scratch = current()

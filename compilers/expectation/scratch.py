@@ -82,6 +82,11 @@ def _layout(x: Tensor) -> list[tuple[int, int]]:
     return [(size, step) for step, size in zip(x.stride(), x.shape, strict=True) if size > 1]
 
 
+def same_memory(x: Tensor, y: Tensor) -> bool:
+    """The same elements in the same order, whatever dimensions of one element are between."""
+    return x.data_ptr() == y.data_ptr() and _layout(x) == _layout(y)
+
+
 def same_inputs(x: Tensor, y: Tensor) -> bool:
     """Are `[n, 1, ...]` and `[1, n, ...]` the same inputs?"""
     return x.data_ptr() == y.data_ptr() and alike(x.transpose(0, 1), y)

@@ -481,6 +481,8 @@ class Emitter:
             case Expect2():
                 parts = [self.emit(x, order) for x in (v.k11, v.k22, v.k12)]
                 parts += self._means((v.m1, v.m2), order)
+                if _is_one_variable(v):
+                    parts.append("same=True")
                 return f"rt.E2({self.functions.name(v.f)}, {self.functions.name(v.g)}, {', '.join(parts)})"
             case ExpectJ():
                 return self._joint(v, order)
@@ -565,3 +567,15 @@ def _two_factors(f: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
         else:
             factors.append(x)
     return (factors[0], factors[1]) if len(factors) == 2 else None
+
+
+def _is_one_variable(v: Expect2) -> bool:
+    """Are u and v one variable of two inputs, at indices of their own or at the same ones?"""
+    a, b, c = v.k11, v.k22, v.k12
+    if not (isinstance(a, Access) and isinstance(b, Access) and isinstance(c, Access)) or v.m1 or v.m2:
+        return False
+    nodes = {r.node for r in (*a.entry.refs, *c.entry.refs)}
+    if a.entry is not b.entry or a.entry.space != "input" or c.entry.space != "pair" or len(nodes) != 1:
+        return False
+    plain = all(isinstance(i, Sym) for i in c.idx) and a.entry.kind == c.entry.kind == "K"
+    return plain and (c.idx == a.idx + b.idx or c.idx == a.idx == b.idx)

@@ -69,10 +69,11 @@ class _Module:
             "", "import math", "", "import torch", "", "from netsor.compilers import runtime as rt", "",
             f'PROGRAM = """\\\n{listing.rstrip()}\n"""', "", f"INPUTS = {_inputs(self.r.program)!r}", "",
         ]  # fmt: skip
+        wide = ", wide=True" if self.r.wide else ""
         tail = [
             "", "", "def kernel(x1, x2=None, get=GET):",
             '    """The kernels named in `get` between all inputs of x1 and of x2 (of x1 when None)."""',
-            "    return rt.evaluate(INPUTS, each, pairs, x1, x2, get)", "", "", "def nngp(x1, x2=None):",
+            f"    return rt.evaluate(INPUTS, each, pairs, x1, x2, get{wide})", "", "", "def nngp(x1, x2=None):",
             '    return kernel(x1, x2, ("nngp",)).nngp', "", "", "def ntk(x1, x2=None):",
             '    return kernel(x1, x2, ("ntk",)).ntk',
         ]  # fmt: skip

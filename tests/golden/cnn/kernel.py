@@ -57,27 +57,27 @@ def pairs(a, b, get):
     K_x = rt.gram("nmabd,nmabd->nmab", rt.fit(a.data.x, (2, shorter["row"]), (3, shorter["col"])), rt.fit(b.data.x, (2, shorter["row"]), (3, shorter["col"])))
     K_h1 = rt.box(K_x, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, shorter["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, shorter["col"], False))  # h1[row, col] := sum[k](_2[row, col, k])
     del K_x
-    K_x1 = rt.E2(relu, relu, rt.fit(a.K_h1, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h1, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h1)  # x1[row, col] := relu(h1[row, col])
+    K_x1 = rt.E2(relu, relu, rt.fit(a.K_h1, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h1, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h1, same=True)  # x1[row, col] := relu(h1[row, col])
     if "ntk" in get:
-        T_x1 = K_h1 * rt.E2(step, step, rt.fit(a.K_h1, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h1, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h1)  # x1[row, col] := relu(h1[row, col])
+        T_x1 = K_h1 * rt.E2(step, step, rt.fit(a.K_h1, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h1, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h1, same=True)  # x1[row, col] := relu(h1[row, col])
     del K_h1
     K_h2 = rt.box(K_x1, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, shorter["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, shorter["col"], False))  # h2[row, col] := sum[k2](_5[row, col, k2])
     del K_x1
-    K_x2 = rt.E2(relu, relu, rt.fit(a.K_h2, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h2, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h2)  # x2[row, col] := relu(h2[row, col])
+    K_x2 = rt.E2(relu, relu, rt.fit(a.K_h2, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h2, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h2, same=True)  # x2[row, col] := relu(h2[row, col])
     if "ntk" in get:
         T_h2 = K_h2 + rt.box(T_x1, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, shorter["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, shorter["col"], False))  # h2[row, col] := sum[k2](_5[row, col, k2])
         del T_x1
-        T_x2 = T_h2 * rt.E2(step, step, rt.fit(a.K_h2, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h2, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h2)  # x2[row, col] := relu(h2[row, col])
+        T_x2 = T_h2 * rt.E2(step, step, rt.fit(a.K_h2, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h2, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h2, same=True)  # x2[row, col] := relu(h2[row, col])
     del K_h2
     if "ntk" in get:
         del T_h2
     K_h3 = rt.box(K_x2, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, shorter["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, shorter["col"], False))  # h3[row, col] := sum[k3](_8[row, col, k3])
     del K_x2
-    K_x3 = rt.E2(relu, relu, rt.fit(a.K_h3, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h3, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h3)  # x3[row, col] := relu(h3[row, col])
+    K_x3 = rt.E2(relu, relu, rt.fit(a.K_h3, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h3, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h3, same=True)  # x3[row, col] := relu(h3[row, col])
     if "ntk" in get:
         T_h3 = K_h3 + rt.box(T_x2, 2, rt.forward(0, (-1, -1, -1, 0, 0, 0, 1, 1, 1), 1, shorter["row"], False), rt.forward(1, (-1, 0, 1, -1, 0, 1, -1, 0, 1), 1, shorter["col"], False))  # h3[row, col] := sum[k3](_8[row, col, k3])
         del T_x2
-        T_x3 = T_h3 * rt.E2(step, step, rt.fit(a.K_h3, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h3, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h3)  # x3[row, col] := relu(h3[row, col])
+        T_x3 = T_h3 * rt.E2(step, step, rt.fit(a.K_h3, (2, shorter["row"], a.data.size["row"]), (3, shorter["col"], a.data.size["col"])), rt.fit(b.K_h3, (2, shorter["row"], b.data.size["row"]), (3, shorter["col"], b.data.size["col"])), K_h3, same=True)  # x3[row, col] := relu(h3[row, col])
     del K_h3
     if "ntk" in get:
         del T_h3

@@ -47,8 +47,7 @@ def each(data):
     """The quantities of every input alone: tensors [n, ...]."""
     K_x_2 = rt.gram("nad,nbd->nab", data.x, data.x)
     S__4 = rt.softmax(K_x_2.permute(0, 2, 1), -1, data.size["token"])  # _4[token, token_key] := softmax[token_key](_3[token, token_key])
-    K__5___5_sum = S__4.permute(0, 2, 1) * rt.contract("nab,ncb->nac", (K_x_2.permute(0, 2, 1), S__4), a=data.size["token"], b=data.size["token"], c=data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
-    K__5_sum = rt.total(K__5___5_sum.permute(0, 2, 1), data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
+    K__5_sum = rt.contract("nab,nab->na", (S__4, rt.contract("nab,ncb->nca", (K_x_2.permute(0, 2, 1), S__4), a=data.size["token"], b=data.size["token"], c=data.size["token"])), a=data.size["token"], b=data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
     K_k1___5_sum = rt.contract("nab,nab->na", (K_x_2.permute(0, 2, 1), S__4), a=data.size["token"], b=data.size["token"])  # _6[token] := sum[token_key](_5[token_key, token])
     K_x = rt.gram("nad,nad->na", data.x, data.x)
     K_y1 = K_x + 2 * K_k1___5_sum + K__5_sum  # y1[token] := _6[token] + k1[token]
@@ -75,26 +74,25 @@ def pairs(a, b, get):
     del K__5_sum, K__5_sum__k1, K_k1___5_sum, K_x
     K_z1 = K_y1 * (1 / torch.sqrt((a.K_y1[:, :, :, None]))) * (1 / torch.sqrt((b.K_y1[:, :, None])))  # z1[token] := (y1[token] - _7[token]) / sqrt(_8[token])
     del K_y1
-    K_relu_g1 = rt.E2(relu, relu, a.K_z1[:, :, :, None], b.K_z1[:, :, None], K_z1)  # _10[token] := relu(g1[token])
+    K_relu_g1 = rt.E2(relu, relu, a.K_z1[:, :, :, None], b.K_z1[:, :, None], K_z1, same=True)  # _10[token] := relu(g1[token])
     if "ntk" in get:
-        T_g1 = 2 * K_z1  # g1[token] := W1a @ z1[token]
-        T_relu_g1 = T_g1 * rt.E2(step, step, a.K_z1[:, :, :, None], b.K_z1[:, :, None], K_z1)  # _10[token] := relu(g1[token])
-        del T_g1
+        T_relu_g1 = 2 * K_z1 * rt.E2(step, step, a.K_z1[:, :, :, None], b.K_z1[:, :, None], K_z1, same=True)  # _10[token] := relu(g1[token])
     K_x1 = (K_z1 + K_relu_g1) * (1 / torch.sqrt((a.K_h1_z1[:, :, :, None]))) * (1 / torch.sqrt((b.K_h1_z1[:, :, None])))  # x1[token] := (_12[token] - _13[token]) / sqrt(_14[token])
-    K_x1_mean__x1 = rt.total(K_x1.permute(0, 1, 3, 2), a.data.size["token"]) * (1/(a.data.size["token"]))  # x1[token] := (_12[token] - _13[token]) / sqrt(_14[token])
-    del K_x1
     if "ntk" in get:
         T_h1 = K_relu_g1 + T_relu_g1  # h1[token] := W1b @ _10[token]
     del K_relu_g1
     if "ntk" in get:
         del T_relu_g1
-    K_x1_mean = rt.total(K_x1_mean__x1, b.data.size["token"]) * (1/(b.data.size["token"]))  # _15 := mean[token](x1[token])
-    del K_x1_mean__x1
+    K_x1_mean__x1 = rt.total(K_x1.permute(0, 1, 3, 2), a.data.size["token"]) * (1/(a.data.size["token"]))  # x1[token] := (_12[token] - _13[token]) / sqrt(_14[token])
+    del K_x1
     if "ntk" in get:
         T_x1 = (K_z1 + T_h1) * (1 / torch.sqrt((a.K_h1_z1[:, :, :, None]))) * (1 / torch.sqrt((b.K_h1_z1[:, :, None])))  # x1[token] := (_12[token] - _13[token]) / sqrt(_14[token])
     del K_z1
     if "ntk" in get:
         del T_h1
+    K_x1_mean = rt.total(K_x1_mean__x1, b.data.size["token"]) * (1/(b.data.size["token"]))  # _15 := mean[token](x1[token])
+    del K_x1_mean__x1
+    if "ntk" in get:
         T_x1_mean__x1 = rt.total(T_x1.permute(0, 1, 3, 2), a.data.size["token"]) * (1/(a.data.size["token"]))  # x1[token] := (_12[token] - _13[token]) / sqrt(_14[token])
         del T_x1
         T_x1_mean = rt.total(T_x1_mean__x1, b.data.size["token"]) * (1/(b.data.size["token"]))  # _15 := mean[token](x1[token])
