@@ -75,8 +75,9 @@ class Kernel:
         module = self._module(wanted)
         one, two = self._inputs(module, x1, x2)
         if tile is None:
-            peak, _, _ = costs.per_pair(self._recursion(wanted), one.size | {"feature": 1})
-            tile = gram.default_tile(peak // 8 or 1, one.dtype.itemsize)
+            recursion, sizes = self._recursion(wanted), one.size | {"feature": 1}
+            peak, _, _ = costs.per_pair(recursion, sizes)
+            tile = gram.default_tile(peak // 8 or 1, one.dtype.itemsize, costs.steps(recursion, sizes))
         return self._whole(module, one, two, wanted, tile)
 
     def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
@@ -122,7 +123,7 @@ class Kernel:
         results = len(recursion.results) + len(recursion.terms)
         fixed = results * n * m * item
         fixed += sum(costs.elements(e.dims, sizes) for e in recursion.used if e.space == "input") * (n + m) * item
-        return min(gram.tile_for(budget, fixed, peak * item), gram.default_tile(peak // 8 or 1, item))
+        return min(gram.tile_for(budget, fixed, peak * item), gram.default_tile(peak // 8 or 1, item, costs.steps(recursion, sizes)))
 
     def cost(
         self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT

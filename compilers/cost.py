@@ -68,6 +68,12 @@ def per_pair(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int, int]:
     return max(peak, 1), max(written, 1), operations
 
 
+def steps(r: Recursion, sizes: Mapping[str, int]) -> int:
+    """The length of the recurrences between pairs, 1 without."""
+    looping = [d for e in r.used if e.space == "pair" and e.recurrent for d in e.dims]
+    return max((size_number(d.size, sizes) for d in looping), default=1)
+
+
 def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
     total = 0
     for v in walk(cast(Value, e.value)):
@@ -88,7 +94,7 @@ def cost(r: Recursion, n1: int, n2: int | None, sizes: Mapping[str, Any], itemsi
 
     peak, written, operations = per_pair(r, sizes)
     pairs = n1 * (n1 + 1) // 2 if n2 is None else n1 * n2
-    side = min(tile or default_tile(peak, itemsize), max(n1, n2 or n1))
+    side = min(tile or default_tile(peak // 8 or 1, itemsize, steps(r, sizes)), max(n1, n2 or n1))
     inputs = sum(elements(e.dims, sizes) for e in r.used if e.space == "input") * (n1 + (n2 or 0))
     results = sum(elements(q.dims, sizes) for q in (*r.results.values(), *r.terms.values())) * n1 * (n2 or n1)
     block = peak * min(side, n1) * min(side, n2 or n1)

@@ -20,7 +20,8 @@ from netsor.errors import InputError
 
 Block = tuple[slice, slice]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
-CACHE = 512 * 1024  # bytes of one tensor of a block
+CACHE = 1024 * 1024  # bytes of one tensor of a block
+HELD = 16 * 1024 * 1024
 
 
 def whole(
@@ -177,9 +178,13 @@ def _result(a: Any, out: dict[str, Any], get: frozenset[str]) -> KernelResult:
 # ---------------------------------------------------------------- sizes of blocks
 
 
-def default_tile(elements: int, itemsize: int) -> int:
-    """Inputs per side of a block so that one tensor of the block fits in cache."""
-    return max(1, math.isqrt(max(1, CACHE // (itemsize * max(1, elements)))))
+def default_tile(elements: int, itemsize: int, steps: int = 1) -> int:
+    """Inputs per side of a block so that one tensor of the block fits in cache, or, in a recurrence, one of its steps.
+
+    All `steps` of a recurrence are kept, in at most HELD bytes a tensor.
+    """
+    one = itemsize * max(1, elements)
+    return max(1, math.isqrt(CACHE // one), math.isqrt(min(CACHE * steps, HELD) // one) if steps > 1 else 1)
 
 
 def parse_memory(memory: str | int | float) -> int:

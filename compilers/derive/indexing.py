@@ -116,7 +116,8 @@ def own_copy(a: Ref) -> Copy:
     if a.copy != 0:
         return a.copy
     found: list[Copy] = [s.copy for s in a.symbols if s.copy != 0]
-    return next((c for c in found if c != "m"), 1 if found else 0)
+    one: Copy = 1 if found else 0
+    return next((c for c in found if c != "m"), one)
 
 
 def side(q: Requests, a: Ref) -> Map:
