@@ -44,6 +44,8 @@ class Kernel:
         self.assumed = assumed
         self.options = options
         self.calls = 0  # blocks evaluated so far
+        self._recursions: dict[tuple[str, ...], Recursion] = {}
+        self._modules: dict[tuple[str, ...], Any] = {}
 
     def __repr__(self) -> str:
         return f"<Kernel of {self.program.name}>"
@@ -123,7 +125,8 @@ class Kernel:
         results = len(recursion.results) + len(recursion.terms)
         fixed = results * n * m * item
         fixed += sum(costs.elements(e.dims, sizes) for e in recursion.used if e.space == "input") * (n + m) * item
-        return min(gram.tile_for(budget, fixed, peak * item), gram.default_tile(peak // 8 or 1, item, costs.steps(recursion, sizes)))
+        cached = gram.default_tile(peak // 8 or 1, item, costs.steps(recursion, sizes))
+        return min(gram.tile_for(budget, fixed, peak * item), cached)
 
     def cost(
         self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT
@@ -154,10 +157,14 @@ class Kernel:
         return backprop(self.program)
 
     def _recursion(self, get: tuple[str, ...]) -> Recursion:
-        return cached_recursion(self._program_for(get), get)
+        if get not in self._recursions:
+            self._recursions[get] = cached_recursion(self._program_for(get), get)
+        return self._recursions[get]
 
     def _module(self, get: tuple[str, ...]) -> Any:
-        return cached_module(self._program_for(get), get)
+        if get not in self._modules:
+            self._modules[get] = cached_module(self._program_for(get), get)
+        return self._modules[get]
 
     def _printed(self) -> Any:
         """The module of all kernels; an error that says so when they are sampled."""
