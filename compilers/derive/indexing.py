@@ -115,9 +115,12 @@ def own_copy(a: Ref) -> Copy:
     """The copy that a reference's data-sized axes belong to."""
     if a.copy != 0:
         return a.copy
-    found: list[Copy] = [s.copy for s in a.symbols if s.copy != 0]
-    one: Copy = 1 if found else 0
-    return next((c for c in found if c != "m"), one)
+    copy: Copy = 0
+    for s in a.symbols:
+        if s.copy not in (0, "m"):
+            return s.copy
+        copy = 1 if s.copy == "m" else copy
+    return copy
 
 
 def side(q: Requests, a: Ref) -> Map:
