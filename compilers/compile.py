@@ -77,9 +77,7 @@ class Kernel:
         module = self._module(wanted)
         one, two = self._inputs(module, x1, x2)
         if tile is None:
-            recursion, sizes = self._recursion(wanted), one.size | {"feature": 1}
-            peak, _, _ = costs.per_pair(recursion, sizes)
-            tile = gram.default_tile(peak // 8 or 1, one.dtype.itemsize, costs.steps(recursion, sizes))
+            tile = costs.tile(self._recursion(wanted), one.size | {"feature": 1}, one.dtype.itemsize)
         return self._whole(module, one, two, wanted, tile)
 
     def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
@@ -120,13 +118,12 @@ class Kernel:
         recursion = self._recursion(get)
         sizes = one.size | {"feature": 1}
         peak, _, _ = costs.per_pair(recursion, sizes)
-        item = one.dtype.itemsize
+        item = costs.bytes_each(recursion, one.dtype.itemsize)
         n, m = one.samples, one.samples if two is None else two.samples
         results = len(recursion.results) + len(recursion.terms)
         fixed = results * n * m * item
         fixed += sum(costs.elements(e.dims, sizes) for e in recursion.used if e.space == "input") * (n + m) * item
-        cached = gram.default_tile(peak // 8 or 1, item, costs.steps(recursion, sizes))
-        return min(gram.tile_for(budget, fixed, peak * item), cached)
+        return min(gram.tile_for(budget, fixed, peak * item), costs.tile(recursion, sizes, item))
 
     def cost(
         self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT

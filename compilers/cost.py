@@ -9,6 +9,7 @@ from typing import Any, cast
 from netsor import ir
 from netsor.compilers.derive.recursion import Recursion, entries_in
 from netsor.compilers.derive.values import Access, Entry, Expect1, Expect2, ExpectJ, Gram, Sum, Sym, Value, walk
+from netsor.compilers.gram import default_tile
 from netsor.compilers.lowering.module import in_order, scheduled
 
 FLOPS = {Expect1: 30, Expect2: 60, ExpectJ: 10_000}  # a rough weight of one expectation, in additions
@@ -68,6 +69,17 @@ def per_pair(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int, int]:
     return max(peak, 1), max(written, 1), operations
 
 
+def bytes_each(r: Recursion, itemsize: int) -> int:
+    """Bytes of a number while it is computed."""
+    return 8 if r.wide else itemsize
+
+
+def tile(r: Recursion, sizes: Mapping[str, int], itemsize: int) -> int:
+    """Inputs per side of a block when nothing else is asked for."""
+    peak, _, _ = per_pair(r, sizes)
+    return default_tile(peak // 8 or 1, bytes_each(r, itemsize), steps(r, sizes))
+
+
 def steps(r: Recursion, sizes: Mapping[str, int]) -> int:
     """The length of the recurrences between pairs, 1 without."""
     looping = [d for e in r.used if e.space == "pair" and e.recurrent for d in e.dims]
@@ -88,13 +100,12 @@ def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
     return total
 
 
-def cost(r: Recursion, n1: int, n2: int | None, sizes: Mapping[str, Any], itemsize: int, tile: int | None) -> Cost:
+def cost(r: Recursion, n1: int, n2: int | None, sizes: Mapping[str, Any], itemsize: int, side: int | None) -> Cost:
     """The cost of n1 × n2 pairs (of the symmetric call when n2 is None)."""
-    from netsor.compilers.gram import default_tile
-
+    itemsize = bytes_each(r, itemsize)
     peak, written, operations = per_pair(r, sizes)
     pairs = n1 * (n1 + 1) // 2 if n2 is None else n1 * n2
-    side = min(tile or default_tile(peak // 8 or 1, itemsize, steps(r, sizes)), max(n1, n2 or n1))
+    side = min(side or tile(r, sizes, itemsize), max(n1, n2 or n1))
     inputs = sum(elements(e.dims, sizes) for e in r.used if e.space == "input") * (n1 + (n2 or 0))
     results = sum(elements(q.dims, sizes) for q in (*r.results.values(), *r.terms.values())) * n1 * (n2 or n1)
     block = peak * min(side, n1) * min(side, n2 or n1)

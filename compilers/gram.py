@@ -21,7 +21,7 @@ from netsor.errors import InputError
 Block = tuple[slice, slice]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
 CACHE = 1024 * 1024  # bytes of one tensor of a block
-HELD = 16 * 1024 * 1024
+HELD = 16 * 1024 * 1024  # bytes of all steps of one tensor of a recurrence
 
 
 def whole(

@@ -7,7 +7,6 @@ axis: one whose value does not vanish there by itself is not put into a reader w
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
@@ -40,12 +39,14 @@ from netsor.compilers.derive.values import (
     walk,
 )
 
-_fresh = itertools.count(1 << 40)  # numbers, beyond the derivation's, of the symbols of sums put into a reader
 PLAIN = Num | Access | Given | Constant | SizeValue | FeatureDim | Add | Mul | Ind | Fn
 
 
-def inline(entries: list[Entry], results: list[Any], lines: frozenset[str]) -> None:
-    """Inline in place; `results` have a `value`, `lines` are the names of the program's variables."""
+def inline(entries: list[Entry], results: list[Any], lines: frozenset[str], fresh: Callable[[], int]) -> None:
+    """Inline in place; `results` have a `value`, `lines` are the names of the program's variables.
+
+    `fresh` numbers new symbols, for the sums that are put into a reader.
+    """
     holders: list[Any] = [*entries, *results]
     uses = Counter(a.entry for holder in holders for a in walk(holder.value) if isinstance(a, Access))
     done: set[int] = set()
@@ -53,13 +54,15 @@ def inline(entries: list[Entry], results: list[Any], lines: frozenset[str]) -> N
     def put_in(holder: Any) -> None:
         if id(holder) not in done:
             done.add(id(holder))
-            holder.value = _replaced(holder.value, lambda a: _inlined(a, uses, lines, put_in))
+            holder.value = _replaced(holder.value, lambda a: _inlined(a, uses, lines, put_in, fresh))
 
     for holder in holders:
         put_in(holder)
 
 
-def _inlined(a: Access, uses: Counter[Entry], lines: frozenset[str], put_in: Callable[[Entry], None]) -> Value:
+def _inlined(
+    a: Access, uses: Counter[Entry], lines: frozenset[str], put_in: Callable[[Entry], None], fresh: Callable[[], int]
+) -> Value:
     e = a.entry
     if not _wanted(e, uses, lines):
         return a
@@ -74,7 +77,7 @@ def _inlined(a: Access, uses: Counter[Entry], lines: frozenset[str], put_in: Cal
     if sums and not all(isinstance(i, Sym) for i in a.idx):
         return a
     table: dict[Sym, Index] = dict(zip(e.dims, a.idx, strict=True))
-    table |= {s: s._replace(number=next(_fresh), copy=copies.get(s.copy, s.copy)) for s in sums}
+    table |= {s: s._replace(number=fresh(), copy=copies.get(s.copy, s.copy)) for s in sums}
     try:
         return rewrite(value, Renaming(table, copies))
     except ComposedIndexError:

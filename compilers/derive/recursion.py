@@ -139,9 +139,9 @@ class Derivation:
             recursion = Recursion(self.program, self.rules.q.entries, results, self.normal, terms)
             lines = frozenset(x.out.name for x in self.program.lines if is_named(x.out.name))
             holders = [*results.values(), *terms.values()]
-            inline(recursion.entries, holders, lines)
+            inline(recursion.entries, holders, lines, self.rules.q.number)
             while share(recursion.used):
-                inline(recursion.used, holders, lines)
+                inline(recursion.used, holders, lines, self.rules.q.number)
             return replace(recursion)
 
     def _results(self, get: tuple[str, ...]) -> tuple[dict[str, Result], dict[str, Result]]:

@@ -90,10 +90,14 @@ class Requests:
 
     # ------------------------------------------------------------ symbols and references
 
+    def number(self) -> int:
+        """A number that no symbol has."""
+        return 10**6 + next(self._fresh)
+
     def fresh(self, dim: ir.Dim, copy: Copy) -> Sym:
         """A symbol that no request has used."""
         own: Copy = 0 if isinstance(dim.size, int) else copy
-        return Sym(10**6 + next(self._fresh), dim.size, own, dim.axis.name)
+        return Sym(self.number(), dim.size, own, dim.axis.name)
 
     def ref(self, node: AnyNode, copy: Copy, lookup: Callable[[ir.Dim], Sym]) -> Ref:
         """A reference to a node; nodes that do not depend on data have no copy."""

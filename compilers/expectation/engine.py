@@ -225,19 +225,23 @@ def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
     rho = ratio(on.k12, (on.k11 * on.k22).sqrt()).clamp(-1, 1).expand(on.det.shape)
     exact = (on.det == 0) & (rho != 0)
     if bool(exact.all()):
-        report("quadrature", 64 * EPS)
-        return plane.diagonal(f, g, _pick(on, exact)).reshape(exact.shape)
+        return _diagonal(f, g, _pick(on, exact)).reshape(exact.shape)
     inside = rho.abs().masked_fill(exact, 0.0)
     found = hermite.series(f, g, on, rho, float(inside.max()))
     value = found.value.expand(on.det.shape)
     report("hermite", found.bound)
     if bool(exact.any()):
-        value = value.masked_scatter(exact, plane.diagonal(f, g, _pick(on, exact)))
-        report("quadrature", 64 * EPS)
+        value = value.masked_scatter(exact, _diagonal(f, g, _pick(on, exact)))
     beyond = inside > found.reach
     if bool(beyond.any()):
         scale = found.scale.expand(on.det.shape)[beyond]
         value = value.masked_scatter(beyond, _quadrature(f, g, _pick(on, beyond), scale))
+    return value
+
+
+def _diagonal(f: Fn, g: Fn, on: Gauss) -> Tensor:
+    value, error = plane.diagonal(f, g, on)
+    report("quadrature", error)
     return value
 
 

@@ -88,7 +88,7 @@ class Block:
 
 
 def diagonal(x: Tensor, paired: int) -> Tensor:
-    """The view x[i, i, s, s] of `[n, n, s, s′]` (`paired` axes s), or x[i, i, …] without; `[…, n]` or `[…, n, *s]`."""
+    """A view: x[i, i, s, s] of `[n, n, *s, *s′]` as `[n, *s]` (`paired` axes s); with 0, x[i, i, …] as `[…, n]`."""
     out = x.diagonal(dim1=0, dim2=1)
     for axis in range(paired):
         # what is left: s_axis …, s′_axis …, n and the diagonals taken
@@ -241,7 +241,8 @@ def _is_erf(t: Term) -> bool:
     return t.gate is not None and t.gate.noise > 0 and t.gate.mid == 0 and not t.quadratic
 
 
-def _degree_of_own(f: Fn, g: Fn) -> tuple[float, int] | None:
+@lru_cache(maxsize=512)
+def _homogeneous_own(f: Fn, g: Fn) -> tuple[float, int] | None:
     """(c, p) when E f(u)g(u) = c·k^p, k the variance: both functions homogeneous of degree p."""
     for power in (0, 1):
         one, two = _linear(f, power), _linear(g, power)
@@ -251,14 +252,9 @@ def _degree_of_own(f: Fn, g: Fn) -> tuple[float, int] | None:
     return None
 
 
-@lru_cache(maxsize=512)
-def own(f: Fn, g: Fn) -> tuple[float, int] | None:
-    return _degree_of_own(f, g)
-
-
 def E11(f: Fn, g: Fn, k: Tensor, m: Mean = None) -> Tensor:
     """E f(u)g(u) as `engine.E11` has it, by its homogeneity where there is one."""
-    found = own(f, g) if m is None and isinstance(k, Tensor) and k.dtype in NEAR else None
+    found = _homogeneous_own(f, g) if m is None and isinstance(k, Tensor) and k.dtype in NEAR else None
     if found is None:
         return engine.E11(f, g, k, m)
     report("closed form", 0.0)

@@ -20,11 +20,12 @@ from netsor.compilers.expectation.gauss import EPS, Gauss, ratio
 Conditional = Callable[[Tensor, Tensor], Tensor]
 
 
-def diagonal(f: Fn, g: Fn, gauss: Gauss) -> Tensor:
-    """E f(m₁ + σ₁z) g(m₂ ± σ₂z), the sign that of k12; all entries flat, `[E]`."""
+def diagonal(f: Fn, g: Fn, gauss: Gauss) -> tuple[Tensor, float]:
+    """E f(m₁ + σ₁z) g(m₂ ± σ₂z), the sign that of k12, and its relative error; all entries flat, `[E]`."""
     if gauss.m1 is None and gauss.m2 is None and _equal(gauss.k11, gauss.k12) and _equal(gauss.k11, gauss.k22):
         kinks = tuple(sorted({*f.kinks, *g.kinks}))
-        return line.expectation(lambda x: f.call(x) * g.call(x), kinks, gauss.k11, None)[0]
+        value, error = line.expectation(lambda x: f.call(x) * g.call(x), kinks, gauss.k11, None)
+        return value, error + 64 * EPS
     s1, s2 = gauss.k11.sqrt(), gauss.k22.sqrt() * torch.where(gauss.k12 < 0, -1.0, 1.0)
     m1 = torch.zeros_like(s1) if gauss.m1 is None else gauss.m1
     m2 = torch.zeros_like(s2) if gauss.m2 is None else gauss.m2
@@ -35,7 +36,7 @@ def diagonal(f: Fn, g: Fn, gauss: Gauss) -> Tensor:
     for i in _chunks(len(s1), centres.shape[0] * (2 * halvings + 1) + 53):
         r = line.panels(centres[:, i], halvings, 1)
         out[i] = (r.w * f.call(m1[i] + s1[i] * r.z) * g.call(m2[i] + s2[i] * r.z)).sum(0)
-    return out
+    return out, 64 * EPS
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

@@ -70,15 +70,11 @@ def scratch() -> Generator[Scratch, None, None]:
 
 def alike(x: Tensor, y: Tensor) -> bool:
     """The same memory seen with the same shape."""
-    return x is y or (x.data_ptr() == y.data_ptr() and x.shape == y.shape and _steps(x) == _steps(y))
-
-
-def _steps(x: Tensor) -> list[int]:
-    """The strides that matter: those of dimensions of more than one element."""
-    return [step for step, size in zip(x.stride(), x.shape, strict=True) if size > 1]
+    return x is y or (x.shape == y.shape and same_memory(x, y))
 
 
 def _layout(x: Tensor) -> list[tuple[int, int]]:
+    """Sizes and strides of the dimensions that matter: those of more than one element."""
     return [(size, step) for step, size in zip(x.stride(), x.shape, strict=True) if size > 1]
 
 
