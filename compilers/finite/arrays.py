@@ -35,7 +35,8 @@ def sample(
     for line in p.lines:
         if isinstance(line, ir.InputMatrix):
             shape = (*binding.shape(line.out), binding.dimension(line.out.rows), binding.dimension(line.out.cols))
-            arrays[line.out.name] = math.sqrt(line.var) * _normal(shape, seed, line.out.name, dtype, device)
+            drawn = _normal(shape, seed, line.out.name, dtype, device)
+            arrays[line.out.name] = drawn.mul_(math.sqrt(line.var))  # in place: the largest arrays there are
     for block in correlated_blocks(p):
         arrays |= _vectors(block, binding, seed, dtype, device)
     return arrays
