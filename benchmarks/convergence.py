@@ -1,8 +1,9 @@
 """The test of convergence of every built-in program: the slope of dev² and the mean at the largest width.
 
-    python benchmarks/convergence.py --seeds 100
+    python benchmarks/convergence.py --seeds 300
 
-A row per program and kernel; the exit status is 1 unless all pass. See netsor.compilers.convergence for the statistics.
+A row per program and kernel, slopes with their 95% intervals; the exit status is 1 unless all pass. Finished runs are
+kept in the file given by --store. See netsor.compilers.convergence for the statistics.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +45,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--widths", nargs="+", type=int, default=[64, 128, 256, 512])
-    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--store", type=Path, default=Path("convergence-runs.jsonl"))
     parser.add_argument("--samples", type=int, default=2**17, help="draws of a sampled limit")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
@@ -52,8 +55,9 @@ def main() -> None:
     for name in args.programs:
         p, x = NETWORKS[name][0](), inputs(name)
         result = simulate(
-            p, x, args.widths, args.seeds, limit=limit(p, x, args.samples), methods=("backward",), device=args.device
-        )
+            p, x, args.widths, args.seeds, limit=limit(p, x, args.samples), methods=("backward",), device=args.device,
+            store=args.store,
+        )  # fmt: skip
         for row in convergence(result, tests=len(args.programs)):
             print(row, flush=True)
             passed = passed and row.passes

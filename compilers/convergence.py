@@ -41,6 +41,11 @@ class Convergence:
     level: float
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% interval of the slope, from its jackknife error."""
+        return self.slope - 1.96 * self.slope_error, self.slope + 1.96 * self.slope_error
+
+    @property
     def slope_passes(self) -> bool:
         return abs(self.slope + 1) <= SLOPE
 
@@ -65,11 +70,12 @@ class Convergence:
         return named | {"verdict": self.verdict}
 
     def __str__(self) -> str:
-        slope = f"{self.slope:>8.3f} ± {self.slope_error:<6.2g}"
-        return f"{self.program:<20}{self.key:<14}{slope}{self.z:>8.2f}{self.p:>9.3g}  {self.verdict}"
+        low, high = self.interval
+        slope = f"{self.slope:>8.3f} [{low:.2f}, {high:.2f}]"
+        return f"{self.program:<20}{self.key:<14}{slope:<26}{self.z:>5.2f}{self.p:>9.3g}  {self.verdict}"
 
 
-HEAD = f"{'program':<20}{'kernel':<14}{'slope':>8}{'|z|':>17}{'p':>9}"
+HEAD = f"{'program':<20}{'kernel':<14}{'slope':>8}{'[95%]':>9}{'|z|':>14}{'p':>9}"
 
 
 def convergence(result: Simulation, keys: Sequence[str] | None = None, tests: int = 1) -> list[Convergence]:
@@ -109,37 +115,40 @@ def squared_deviations(result: Simulation, key: str) -> Tensor:
 
 def fit(widths: Sequence[int], squares: Tensor) -> tuple[float, float, float]:
     """a, b of a/n + b/n², b ≥ 0, with equal relative errors, and the slope that is left; NaN where there is no fit."""
+    a, b, slope = (float(x) for x in fits(widths, squares[None]).T)
+    return a, b, slope
+
+
+def fits(widths: Sequence[int], squares: Tensor) -> Tensor:
+    """`fit` of every row of `[row, width]`: a, b and slope `[row, 3]`."""
     n = torch.tensor(widths, dtype=torch.float64)
-    if not bool((squares > 0).all()):
-        return math.nan, math.nan, math.nan
-    a, b = _coefficients(n, squares, 2)
-    if not b >= 0:
-        a, b = _coefficients(n, squares, 1)
-    if not a > 0:
-        return a, b, math.nan
-    x, y = n.log() - n.log().mean(), (squares / (1 + b / a / n)).log()
-    return a, b, float((x * y).sum() / (x * x).sum())
+    squares = squares.where((squares > 0).all(1, keepdim=True), math.nan)
+    two, one = _coefficients(n, squares, 2), _coefficients(n, squares, 1)
+    a, b = torch.where(two[:, 1:] >= 0, two, one).T
+    x, y = n.log() - n.log().mean(), (squares / (1 + (b / a)[:, None] / n)).log()
+    slope = ((x * y).sum(1) / (x * x).sum()).where(a > 0, math.nan)
+    return torch.stack([a, b, slope], 1)
 
 
 def jackknife(widths: Sequence[int], squares: Tensor) -> float:
     """The standard error of the slope, from the slopes without one seed each."""
     seeds = squares.shape[0]
-    without = (squares.sum(0) - squares) / (seeds - 1)
-    slopes = torch.tensor([fit(widths, row)[2] for row in without], dtype=torch.float64)
+    slopes = fits(widths, (squares.sum(0) - squares) / (seeds - 1))[:, 2]
     return float(((slopes - slopes.mean()) ** 2).sum() * (seeds - 1) / seeds) ** 0.5
 
 
-def _coefficients(n: Tensor, m: Tensor, terms: int) -> tuple[float, float]:
-    """The first `terms` of a/n + b/n², weighted by the curve's own height; NaN when it is not positive."""
+def _coefficients(n: Tensor, m: Tensor, terms: int) -> Tensor:
+    """The first `terms` of a/n + b/n², weighted by the curve's own height, `[row, 2]`; NaN when it is not positive."""
     basis = torch.stack([1 / n, 1 / n**2], dim=1)[:, :terms]
-    curve, solution = m, torch.zeros(terms, 1, dtype=m.dtype)
+    curve, solution = m, m.new_zeros(len(m), terms)
     for _ in range(20):
-        solution = torch.linalg.lstsq(basis / curve[:, None], (m / curve)[:, None]).solution
-        curve = (basis @ solution)[:, 0]
-        if not bool((curve > 0).all()):
-            return math.nan, math.nan
-    a, b = [*solution[:, 0].tolist(), 0.0][:2]
-    return a, b
+        lost = ~(curve > 0).all(1, keepdim=True)
+        safe = curve.masked_fill(lost, 1.0)
+        weighted, target = basis / safe[..., None], (m / safe).masked_fill(lost, 1.0)
+        solution = torch.linalg.lstsq(weighted, target[..., None]).solution[..., 0].masked_fill(lost, math.nan)
+        curve = solution @ basis.T
+    solution = solution.masked_fill(~(curve > 0).all(1, keepdim=True), math.nan)
+    return torch.nn.functional.pad(solution, (0, 2 - terms))
 
 
 # ---------------------------------------------------------------- mean
