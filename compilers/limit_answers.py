@@ -15,11 +15,11 @@ from torch import Tensor
 from netsor import ir
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
-from netsor.compilers.finite.network import output_axes
 from netsor.compilers.finite.tangent import reached, trained_uses, trained_vectors
 from netsor.compilers.finite.values import Value
 from netsor.compilers.limit_exact import Algebra, Exact, Sample, dot
 from netsor.compilers.limit_functions import Functions
+from netsor.compilers.limit_outputs import Outputs, Place, Read
 from netsor.compilers.limit_polynomial import NotPolynomial, number
 from netsor.compilers.sampler.estimate import estimate
 from netsor.compilers.sampler.kernels import ntk_terms
@@ -50,6 +50,7 @@ class LineAnswers:
         floats = isinstance(algebra, Functions)
         if (floats or self.unrolled) and samples * len(self.program.lines) > (MOST_FLOATS if floats else MOST_LINES):
             raise NotPolynomial("too many lines")
+        self.outputs = Outputs(p, self.unrolled)
         self.exact = Exact(self.program, groups, coupled, algebra)
 
     def ask(self, question: Question) -> Answer:
@@ -88,9 +89,9 @@ class LineAnswers:
             case ("second_moment", u, v):
                 return self._blocks(u, v, lambda s, x, t, y: product(self._vector_of(s, x), self._vector_of(t, y)))
             case ("nngp",):
-                return self._pairs(self._nngp)
+                return self._kernel(self._nngp)
             case _:
-                return self._pairs(self._ntk)
+                return self._kernel(self._ntk)
 
     # ------------------------------------------------------------ elements of families
 
@@ -121,50 +122,52 @@ class LineAnswers:
 
     # ------------------------------------------------------------ kernels
 
-    def _pairs(self, value: Callable[[Sample, Sample], Fraction]) -> Any:
-        samples = self.exact.samples
-        name = self.source.outputs[0].name
-        if output_axes(self.source, name):
-            raise NotPolynomial("outputs with axes are sampled")
-        return np.array([[self._number(value(s, t)) for t in samples] for s in samples], dtype=object)
+    def _kernel(self, value: Callable[[Sample, Place, Sample, Place], Any]) -> Any:
+        """`[sample, sample′, *output axes, *output axes′]`, one entry after the other."""
+        places, shape, samples = self.outputs.places, self.outputs.shape, self.exact.samples
+        ends = [(s, i) for s in samples for i in places]
+        found = np.empty((len(ends), len(ends)), dtype=object)
+        for a, (s, i) in enumerate(ends):
+            for b, (t, j) in enumerate(ends[: a + 1]):
+                found[a, b] = found[b, a] = self._number(value(s, i, t, j))
+        blocks = found.reshape(len(samples), len(places), len(samples), len(places)).transpose(0, 2, 1, 3)
+        return blocks.reshape(len(samples), len(samples), *shape, *shape)
 
-    @property
-    def _outputs(self) -> list[ir.Output]:
-        return [o for o in self.program.outputs if o.name == self.program.outputs[0].name]
-
-    def _nngp(self, s: Sample, t: Sample) -> Any:
+    def _nngp(self, s: Sample, i: Place, t: Sample, j: Place) -> Any:
         lines = {line.out: line for line in self.program.lines}
         number = self.exact.gaussians.number
         total = number(0)
-        for o in self._outputs:
-            for q in self._outputs:
-                v, w = lines[o.readout], lines[q.readout]
+        for one in self.outputs.read(i):
+            for two in self.outputs.read(j):
+                v, w = lines[one.readout], lines[two.readout]
                 stated = (
                     number(v.var) if v is w else sum((number(c) for u, c in (*v.cov, *w.cov) if u in (v.out, w.out)))
                 )
-                scale = number(o.scale) * number(q.scale) * number(v.multiplier) * number(w.multiplier) * stated
-                total += scale * self.exact.gaussians.product(s.vectors[o.vector], t.vectors[q.vector])
+                if stated:
+                    scale = self._weight(one, two) * number(v.multiplier) * number(w.multiplier) * stated
+                    total += scale * self._met(s, one, t, two)
         return total
 
-    def _ntk(self, s: Sample, t: Sample) -> Any:
+    def _ntk(self, s: Sample, i: Place, t: Sample, j: Place) -> Any:
         """Eq. 12: over all pairs of uses of every trained array."""
         p, forward = self.program, reached(self.program)
         number = self.exact.gaussians.number
         total = number(0)
         for line, uses in trained_uses(p).items():
-            pairs = [(self._sides(u, s), self._sides(u, t)) for u in uses if u.line.out in forward]
-            scale = number(line.multiplier) ** 2 * _ratio(line.out.rows) / _ratio(p.outputs[0].readout.rows)
-            for left, right in (a for a, _ in pairs):
-                for left2, right2 in (b for _, b in pairs):
+            used = [u for u in uses if u.line.out in forward]
+            pairs = [self._sides(u, s, i) for u in used], [self._sides(u, t, j) for u in used]
+            scale = number(line.multiplier) ** 2 * _ratio(line.out.rows) / _ratio(self.outputs.rows)
+            for left, right in pairs[0]:
+                for left2, right2 in pairs[1]:
                     total += scale * self._product(left, left2, line) * self._product(right, right2, line)
         for vector in trained_vectors(p):
             if vector.out in forward:
-                total += self._vector(vector, s, t)
+                total += self._vector(vector, (s, i), (t, j))
         return total
 
-    def _sides(self, use: Any, s: Sample) -> tuple[Any, Any]:
-        stated = {g.of: g.is_ for g in self.program.gradients}
-        dy = s.vectors[stated[use.line.out]] if use.line.out in stated else None
+    def _sides(self, use: Any, s: Sample, i: Place) -> tuple[Any, Any]:
+        gradient = self.outputs.gradients(i).get(use.line.out)
+        dy = None if gradient is None else self._vector_of(s, gradient)
         z = s.data.get(use.line.vector) or s.vectors.get(use.line.vector)
         return (z, dy) if use.transposed else (dy, z)
 
@@ -177,17 +180,29 @@ class LineAnswers:
             return dot(a, b) / number(fan_in)
         return self.exact.gaussians.product(a, b)
 
-    def _vector(self, vector: ir.InputVector, s: Sample, t: Sample) -> Any:
+    def _vector(self, vector: ir.InputVector, one: tuple[Sample, Place], two: tuple[Sample, Place]) -> Any:
         number = self.exact.gaussians.number
-        stated = {g.of: g.is_ for g in self.program.gradients}
-        scale, product = number(vector.multiplier) ** 2, self.exact.gaussians.product
-        n_out = self.program.outputs[0].readout.rows
-        if vector.out in stated:
-            db = stated[vector.out]
-            return scale * _ratio(vector.out.rows) / _ratio(n_out) * product(s.vectors[db], t.vectors[db])
-        read = [(number(o.scale), o.vector) for o in self._outputs if o.readout is vector.out]
-        pairs = [(a * b, u, v) for a, u in read for b, v in read]
-        return scale * sum((c * product(s.vectors[u], t.vectors[v]) for c, u, v in pairs), number(0))
+        scale = number(vector.multiplier) ** 2
+        if vector.out in self.outputs.stated:
+            left, right = (self._vector_of(s, self.outputs.gradients(i)[vector.out]) for s, i in (one, two))
+            ratio = _ratio(vector.out.rows) / _ratio(self.outputs.rows)
+            return scale * ratio * self.exact.gaussians.product(left, right)
+        (s, i), (t, j) = one, two
+        mine = [r for r in self.outputs.read(i) if r.readout is vector.out]
+        theirs = [r for r in self.outputs.read(j) if r.readout is vector.out]
+        return scale * sum((self._weight(a, b) * self._met(s, a, t, b) for a in mine for b in theirs), number(0))
+
+    def _met(self, s: Sample, one: Read, t: Sample, two: Read) -> Any:
+        return self.exact.gaussians.product(self._vector_of(s, one.vector), self._vector_of(t, two.vector))
+
+    def _weight(self, one: Read, two: Read) -> Any:
+        """scale scale̅/√(|P| |P̅|)"""
+        number = self.exact.gaussians.number
+        square = one.positions * two.positions
+        root = math.isqrt(square)
+        if root * root != square and not isinstance(self.exact.gaussians, Functions):
+            raise NotPolynomial(f"√{square} is not rational")
+        return number(one.scale) * number(two.scale) / (number(root) if root * root == square else math.sqrt(square))
 
 
 def unrolled(p: Any, groups: Sequence[Group]) -> Unrolled:

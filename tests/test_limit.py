@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from load import Case, cases, load
 
 import netsor as ns
 from netsor.compilers.limit import METHODS, LimitResult
-from netsor.programs import cnn, gia_counterexample, mlp, paper, rnn, tied_autoencoder
+from netsor.layers import dense
+from netsor.programs import cnn, gia_counterexample, lstm, mlp, paper, rnn, tied_autoencoder, transformer
 
 CASES = cases("gia_*")
 POLYNOMIAL = [name for name in CASES if load(name).params["phi"] in ("square", "cube")]
@@ -192,20 +194,52 @@ def test_kinks_and_steep_functions() -> None:
         assert float(r.error("mean", name)[0]) < 1e-9
 
 
-def test_three_dependent_gaussians_are_sampled() -> None:
-    """Only the question that needs it; the others keep their quadrature."""
-    r = gaussian_program(
-        ("three", lambda a, b, c: ns.tanh(a + b + 1) * ns.tanh(b + c) * ns.tanh(a + c)),
+def test_three_and_four_gaussians_by_their_characteristic_function() -> None:
+    """E Π cos(u_k + c_k) is the mean of exp(i Σ ± c_k − Var(Σ ± u_k)/2) over signs; Gauss–Hermite agrees on tanh."""
+    forms = {
+        "three": np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 1, 0]]),
+        "four": np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1], [0.5, 0, 0.5, 1]]),
+    }
+    shifts = [0.3, 0, -0.2, 0.1, 0]
+    p = ns.Program("waves")
+    n = p.width("n")
+    g = [p.vector(name, n) for name in "abcd"]
+    for name, rows in forms.items():
+        terms = (
+            (sum(c * v for c, v in zip(row, g, strict=True) if c), s)
+            for row, s in zip(rows.tolist(), shifts, strict=False)
+        )
+        p.let(name, math.prod(ns.cos(u + s) for u, s in terms))
+    p.let("tanh", ns.tanh(g[0] + g[1] + 1) * ns.tanh(g[1] + g[2]) * ns.tanh(g[0] + g[2]))
+    r = ns.limit(p, methods=("quadrature",))
+    for name, rows in forms.items():
+        signs = np.array(list(product((-1, 1), repeat=len(rows))))
+        phase, variance = signs @ np.array(shifts[: len(rows)]), ((signs @ rows) ** 2).sum(1)
+        assert abs(r.mean(name)[0] - (np.cos(phase) * np.exp(-variance / 2)).mean()) < 1e-12
+        assert float(r.error("mean", name)[0]) < 1e-10
+    x, w = np.polynomial.hermite_e.hermegauss(100)
+    a, b, c = np.meshgrid(x, x, x, indexing="ij")
+    weights = w[:, None, None] * w[:, None] * w / w.sum() ** 3
+    want = (weights * np.tanh(a + b + 1) * np.tanh(b + c) * np.tanh(a + c)).sum()
+    assert abs(r.mean("tanh")[0] - want) < 1e-6  # what 100 nodes leave
+
+
+def test_what_quadrature_cannot_do_is_sampled() -> None:
+    """Kinks along three Gaussians, five Gaussians, mass outside of the nodes: only these questions are sampled."""
+    hard = gaussian_program(
+        ("kinks", lambda a, b, c: ns.relu(a + b + 1) * ns.abs(b + c) * ns.relu(a + c)),
+        ("far", lambda a, b, c: ns.exp(6 * a - 18)),
         ("two", lambda a, b, c: ns.tanh(a + b) * ns.tanh(b)),
     )
-    assert float(r.error("mean", "two")[0]) < 1e-12
-    assert r.method == "quadrature"
-    assert float(r.error("mean", "three")[0]) > 1e-6
-    assert r.method == "quadrature+sampled"
-    with pytest.raises(ns.UnsupportedError, match="no limit by exact, quadrature"):
-        ns.limit(r.program, methods=("exact", "quadrature")).mean("three")
+    assert float(hard.error("mean", "two")[0]) < 1e-12
+    assert hard.method == "quadrature"
+    for name in ("kinks", "far"):
+        with pytest.raises(ns.UnsupportedError, match="no limit by exact, quadrature"):
+            ns.limit(hard.program, methods=("exact", "quadrature")).mean(name)
+    assert float(hard.error("mean", "kinks")[0]) > 1e-6
+    assert hard.method == "quadrature+sampled"
     with pytest.raises(ns.InputError, match="methods are"):
-        ns.limit(r.program, methods=("guess",))
+        ns.limit(hard.program, methods=("guess",))
 
 
 @pytest.mark.parametrize("phi", ["tanh", "relu"])
@@ -233,6 +267,92 @@ def test_families_and_scans_against_compiled_kernels(phi: str) -> None:
             value, error = getattr(r, name), r.error(name)
             np.testing.assert_allclose(value, getattr(kernel, name), rtol=1e-9, atol=1e-12)
             assert float(error.max()) < 1e-8
+
+
+def test_gates_and_attention_by_quadrature() -> None:
+    """Gates are products of functions of independent Gaussians: inside what samples say; attention as compiled."""
+    x = np.random.default_rng(0).normal(size=(1, 2, 2))
+    r, kernel = ns.limit(transformer(), x, methods=("quadrature",)), ns.compile(transformer())(x)
+    np.testing.assert_allclose(r.ntk, kernel.ntk, rtol=1e-9)
+    r, drawn = ns.limit(lstm(), x[:, :1], methods=("quadrature",)), ns.compile(lstm(), samples=2**14)(x[:, :1])
+    assert drawn.ntk is not None and drawn.method == "sampled"
+    assert float(abs(r.ntk - drawn.ntk)) <= 3 * float(drawn.errors["ntk"]) <= 0.01 * float(r.ntk)
+    assert float(r.error("ntk")) < 1e-10
+
+
+def tokens(phi: Any) -> ns.Program:
+    """An output per token, layers of which mix tokens."""
+    p = ns.Program("tokens")
+    n = p.width("n")
+    x = p.data("x", axes=("token",))
+    h = phi(dense(x, n, "W1", bias_var=0.5))
+    p.output(p.readout("v", n), phi(dense(h + h.mean("token"), n, "W2", bias_var=0.25)))
+    return p
+
+
+def flattened(phi: Any) -> ns.Program:
+    """An output per column, read out over two rows."""
+    p = ns.Program("flattened")
+    n = p.width("n")
+    h = phi(dense(p.data("x", axes=("row", "col")), n, "W1"))
+    p.output(p.readout("v", n, axes=("row",)), h + h.mean("col"))
+    return p
+
+
+def states(phi: Any) -> ns.Program:
+    """An output per step."""
+    p = ns.Program("states")
+    n = p.width("n")
+    x = p.data("x", axes=("time",))
+    u, W = p.matrix("U", n, x) @ x, p.matrix("W", n, n)
+    p.output(p.readout("v", n), p.scan("time", 0, lambda s: phi(W @ s + u)))
+    return p
+
+
+AXES: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "tokens": (tokens, (1, 2, 2)), "flattened": (flattened, (2, 2, 2, 2)), "states": (states, (2, 2, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("phi", [ns.tanh, ns.relu, ns.square], ids=["tanh", "relu", "square"])
+@pytest.mark.parametrize("name", AXES)
+def test_outputs_with_axes_against_compiled_kernels(name: str, phi: Any) -> None:
+    """`[sample, sample′, axis, axis′]` without sampling, polynomials as rationals where no root is in the way."""
+    make, shape = AXES[name]
+    p, x = make(phi), np.random.default_rng(0).normal(size=shape).round(2)
+    r, kernel = ns.limit(p, x, methods=("exact", "quadrature")), ns.compile(p)(x)
+    for key in ("nngp", "ntk"):
+        value, want = np.asarray(getattr(r, key), dtype=float), getattr(kernel, key)
+        assert want is not None and value.shape == want.shape == (shape[0], shape[0], 2, 2)
+        np.testing.assert_allclose(value, want, rtol=1e-9, atol=1e-12)
+        assert float(np.asarray(r.error(key)).max()) <= 1e-8 * float(want.abs().max())
+    assert r.method == ("exact" if phi is ns.square and name != "flattened" else "quadrature")
+
+
+def test_outputs_with_axes_entry_by_entry() -> None:
+    """Of a program with forward uses of Wᵀ: entry i, j from outputs without axes, by polarisation."""
+
+    def network(pick: Any = None) -> ns.Program:
+        p = ns.Program("tied")
+        n = p.width("n")
+        W, v = p.matrix("W", n, n, var=0.5), p.readout("v", n, var=2)
+        x = p.data("x", axes=("token",))
+        h = W @ (p.matrix("U", n, x) @ x)
+        y = p.let("y", W.T @ (h**2 + h) + v)
+        p.output(v, y if pick is None else pick(y))
+        return p
+
+    x = np.array([[[1, 2], [0.5, -1]], [[-1, 0.25], [3, 1]]])
+    whole = ns.limit(network(), x)
+    picks = [lambda y: y.at("token", 0), lambda y: y.at("token", 1), lambda y: y.sum("token")]
+    first, second, both = (ns.limit(network(pick), x) for pick in picks)
+    assert whole.ntk.shape == (2, 2, 2, 2) and whole.method == "exact"
+    for key in ("nngp", "ntk"):
+        k, a, b, c = (getattr(r, key) for r in (whole, first, second, both))
+        assert (k[:, :, 0, 0] == a).all() and (k[:, :, 1, 1] == b).all()
+        assert (k[:, :, 0, 1] + k[:, :, 1, 0] == c - a - b).all()
+        assert (k == k.transpose(1, 0, 3, 2)).all()
+    assert (whole.ntk != whole.gia.ntk).any()
 
 
 def test_correlated_inputs_and_widths() -> None:

@@ -182,7 +182,7 @@ def backward_factors(network: Network, values: Values) -> dict[str, Factors]:
     Readouts need no gradient line; no line for another variable means zero.
     """
     stated: Mapping[ir.Var, ir.Var] = {g.of: g.is_ for g in network.program.gradients}
-    copies = _copies(network, stated)
+    copies = copied_axes(network.program, stated)
     sizes = [network.binding.size(size) for size in copies.values()]
 
     def gradient(y: ir.Var) -> torch.Tensor:
@@ -197,9 +197,8 @@ def backward_factors(network: Network, values: Values) -> dict[str, Factors]:
     return factors(network, values, gradient)
 
 
-def _copies(network: Network, stated: Mapping[ir.Var, ir.Var]) -> dict[str, ir.Size]:
+def copied_axes(p: ir.ProgramLike, stated: Mapping[ir.Var, ir.Var]) -> dict[str, ir.Size]:
     """The axes of gradients that stand for the output axes, in the order of these, with their sizes."""
-    p = network.program
     name = p.outputs[0].name
     extra = dict.fromkeys(a for y, dy in stated.items() for a in axis_names(dy) if a not in axis_names(y))
     sizes = {d.axis.name: d.size for o in p.outputs if o.name == name for d in o.vector.dims}
