@@ -16,15 +16,14 @@ from netsor import ir
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.tangent import reached, trained_uses, trained_vectors
-from netsor.compilers.finite.values import Value
 from netsor.compilers.limit_exact import Algebra, Exact, Sample, dot
 from netsor.compilers.limit_functions import Functions
-from netsor.compilers.limit_outputs import Outputs, Place, Read
+from netsor.compilers.limit_outputs import Outputs, Place, Read, elements, unrolled
 from netsor.compilers.limit_polynomial import NotPolynomial, number
 from netsor.compilers.sampler.estimate import estimate
 from netsor.compilers.sampler.kernels import ntk_terms
 from netsor.compilers.sampler.paths import Drawn, Paths
-from netsor.errors import InputError, UnsupportedError
+from netsor.errors import InputError
 from netsor.unroll import Unrolled
 
 Question = tuple[Any, ...]  # ("moment", u, power), ("second_moment", u, v), ("scalar", c), ("nngp",), ("ntk",)
@@ -36,7 +35,7 @@ class LineAnswers:
     """Line by line, in exact rationals or by quadrature; families are unrolled.
 
     Values are `[sample, *axes]` or `[sample, sample′, *axes, *axes′]`: sympy rationals, or floats with the sum of what
-    refining each quadrature changed as their error.
+    refining each quadrature changed, relative to the size of each entry, as their error.
     """
 
     def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
@@ -59,25 +58,29 @@ class LineAnswers:
         algebra = self.exact.gaussians
         if not isinstance(algebra, Functions):
             return value, None
-        floats = torch.as_tensor(value.astype(float))
-        return floats, algebra.bound * torch.full_like(floats, self._scale(question))
+        floats, bound = torch.as_tensor(value.astype(float)), algebra.bound
+        return floats, bound * self._sizes(question, floats)
 
-    def _scale(self, question: Question) -> float:
-        """What the relative bounds of expectations are multiplied by: √(E Z² E Z̄²), and alike."""
+    def _sizes(self, question: Question, value: Tensor) -> Tensor:
+        """What the relative bounds of expectations are multiplied by, entry by entry: √(E Z² E Z̄²), and alike."""
         match question:
             case ("moment", u, power):
                 return self._size(u, power)
             case ("second_moment", u, v):
-                return math.sqrt(self._size(u, 2) * self._size(v, 2))
+                return outer(self._size(u, 2).sqrt(), self._size(v, 2).sqrt())
             case ("scalar", _):
-                return max(1.0, float(np.abs(self._answer(question).astype(float)).max(initial=0.0)))
+                return torch.full_like(value, max(1.0, float(value.abs().max())))
             case _:
-                return float(np.abs(self._answer(question).astype(float)).max(initial=0.0))
+                shape = (len(self.exact.samples), *self.outputs.shape)
+                blocks = value.reshape(shape[0], shape[0], len(self.outputs.places), -1)
+                roots = torch.einsum("iiaa->ia", blocks).abs().sqrt().reshape(shape)
+                return outer(roots, roots)
 
-    def _size(self, u: ir.Var, power: int) -> float:
+    def _size(self, u: ir.Var, power: int) -> Tensor:
+        """(E |Z|^k)^{power/k}, k the even number that is power or follows it, `[sample, *axes]`."""
         even = 2 * -(-power // 2)
-        values = self._answer(("moment", u, even)).astype(float)
-        return math.pow(float(np.abs(values).max(initial=0.0)), power / even)
+        values = torch.as_tensor(self._answer(("moment", u, even)).astype(float))
+        return values.abs() ** (power / even)
 
     def _answer(self, question: Question) -> Any:
         mean, product = self.exact.gaussians.mean, self.exact.gaussians.product
@@ -205,21 +208,10 @@ class LineAnswers:
         return number(one.scale) * number(two.scale) / (number(root) if root * root == square else math.sqrt(square))
 
 
-def unrolled(p: Any, groups: Sequence[Group]) -> Unrolled:
-    """The straight-line program of a program with families, for samples of one size."""
-    if len(groups) > 1:
-        raise NotPolynomial("samples of different sizes are sampled")
-    try:
-        return Unrolled(p, groups[0].sizes)
-    except UnsupportedError as error:
-        raise NotPolynomial(str(error)) from None
-
-
-def elements(found: Unrolled, group: Group) -> Group:
-    """The inputs of the straight-line program."""
-    given = found.inputs({v.name: value.data for v, value in group.values.items()})
-    values = {line.out: Value(given[line.out.name]) for line in found.program.lines if line.out.name in given}
-    return Group(group.samples, values, {}, group.features)
+def outer(a: Tensor, b: Tensor) -> Tensor:
+    """a[i, …] b[j, …′] as `[i, j, …, …′]`."""
+    table = torch.einsum("ia,jb->ijab", a.reshape(len(a), -1), b.reshape(len(b), -1))
+    return table.reshape(len(a), len(b), *a.shape[1:], *b.shape[1:])
 
 
 def rational(value: Fraction) -> sp.Rational:

@@ -25,7 +25,13 @@ STEPS = {1: 0.1, 2: 0.2, 3: 0.25, 4: 0.3}  # of a lattice, by rank, for forms of
 COARSER, GENTLEST = 1.25, 0.6  # the second lattice's step; the slope from which the Gaussian's own width decides
 GOOD = 2e-13  # bound beyond which the next rule is tried
 SMALL = 1e-11  # share of a row that is linearly dependent on earlier ones
-MOST, LARGEST = 4_000_000, 12_000_000  # nodes of panels and of a lattice
+MOST = 4_000_000  # nodes of panels
+LARGEST = {
+    1: 400_000,
+    2: 400_000,
+    3: 12_000_000,
+    4: 12_000_000,
+}  # of a lattice, by rank; panels resolve steep functions
 CHUNK = 400_000
 
 Nodes = Iterable[tuple[Array, Array]]  # ζ `[rank, …]` and Gaussian weights, in parts
@@ -129,7 +135,7 @@ def _lattice(slopes: Array, step: float) -> Nodes | None:
     rank = slopes.shape[1]
     steps = step / np.maximum(np.abs(slopes).max(0), GENTLEST)
     ball = math.pi ** (rank / 2) / math.gamma(rank / 2 + 1) * REACH**rank
-    return None if ball / np.prod(steps) > LARGEST else _lattice_points(steps)
+    return None if ball / np.prod(steps) > LARGEST[rank] else _lattice_points(steps)
 
 
 def _lattice_points(steps: Array) -> Iterator[tuple[Array, Array]]:

@@ -1,15 +1,20 @@
-"""The elements of a program's outputs: which outputs of the straight-line program they are, and their gradients."""
+"""The straight-line program of a program with families, and the elements of its outputs with their gradients."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Any
 
 from netsor import ir
+from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.network import output_axes
 from netsor.compilers.finite.tangent import copied_axes
+from netsor.compilers.finite.values import Value
+from netsor.compilers.limit_polynomial import NotPolynomial
+from netsor.errors import UnsupportedError
 from netsor.unroll import Unrolled
 
 Place = tuple[int, ...]  # an index of the output axes
@@ -67,3 +72,20 @@ class Outputs:
 
     def _get(self, u: ir.Var, index: dict[str, int]) -> Any:
         return u if self.unrolled is None else self.unrolled.get(u, index)
+
+
+def unrolled(p: Any, groups: Sequence[Group]) -> Unrolled:
+    """The straight-line program of a program with families, for samples of one size."""
+    if len(groups) > 1:
+        raise NotPolynomial("samples of different sizes are sampled")
+    try:
+        return Unrolled(p, groups[0].sizes)
+    except UnsupportedError as error:
+        raise NotPolynomial(str(error)) from None
+
+
+def elements(found: Unrolled, group: Group) -> Group:
+    """The inputs of the straight-line program."""
+    given = found.inputs({v.name: value.data for v, value in group.values.items()})
+    values = {line.out: Value(given[line.out.name]) for line in found.program.lines if line.out.name in given}
+    return Group(group.samples, values, {}, group.features)

@@ -255,6 +255,22 @@ def test_dependent_and_nearly_equal_inputs(phi: str) -> None:
     assert error.max() < 1e-6
 
 
+@pytest.mark.parametrize("phi", ["tanh", "relu"])
+def test_inputs_of_mixed_scales(phi: str) -> None:
+    """Nearly equal inputs of sizes 1e-6, 1 and 1e3: every entry has an error of its own size, and is within it."""
+    x = np.array([[1.2, -0.7], [1.2, -0.7000001], [1.2e-6, -0.7e-6], [1.2e-6, -0.701e-6], [1.2e3, -0.7e3]])
+    p = mlp(2, phi, var_b=0)
+    r, kernel = ns.limit(p, x, methods=("quadrature",)), ns.compile(p)(x)
+    for key in ("nngp", "ntk"):
+        value, error, want = np.asarray(getattr(r, key)), np.asarray(r.error(key)), np.asarray(getattr(kernel, key))
+        size = np.sqrt(np.outer(want.diagonal(), want.diagonal()))
+        assert (np.abs(value - want) <= error).all()
+        assert (error <= 3e-6 * size).all()
+    moments = np.asarray(r.second_moment("x1")).diagonal()
+    assert (np.asarray(r.error("second_moment", "x1")).diagonal() <= 3e-6 * moments).all()
+    assert (np.asarray(r.error("moment", "x1", 2)) <= 3e-6 * moments).all()
+
+
 @pytest.mark.parametrize("phi", ["tanh", "relu", "erf"])
 def test_families_and_scans_against_compiled_kernels(phi: str) -> None:
     """BP-like programs with axes, unrolled: the general rule is the compiled kernel."""
