@@ -40,9 +40,13 @@ def main() -> None:
     parser.add_argument("--programs", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--widths", nargs="+", type=int, default=[2**k for k in range(6, 14)])
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument(
+        "--fewer", nargs="+", default=[], metavar="PROGRAM=SEEDS", help="seeds of programs that cost more"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     args = parser.parse_args()
+    fewer = {name: int(count) for name, count in (pair.split("=") for pair in args.fewer)}
     results: list[Simulation] = []
     for name in args.programs:
         make, shape = NETWORKS[name]
@@ -51,8 +55,8 @@ def main() -> None:
         x = np.random.default_rng(0).normal(size=shape)
         try:
             result = simulate(
-                p, x, args.widths, args.seeds, device=args.device, dtype=getattr(torch, args.dtype), store=args.store,
-                methods=("backward",),
+                p, x, args.widths, fewer.get(name, args.seeds), device=args.device, dtype=getattr(torch, args.dtype),
+                store=args.store, methods=("backward",),
             )  # fmt: skip
         except UnsupportedError as error:
             print(f"{name} is left out: {error}")
