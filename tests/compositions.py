@@ -129,6 +129,10 @@ def gate(c: Composer) -> Any:
     return c.phi()(c.linear(new=True)) * ns.sigmoid(c.linear(new=True))
 
 
+def gated(c: Composer) -> Any:
+    return c.x * ns.sigmoid(c.linear(new=True))
+
+
 def own_gate(c: Composer) -> Any:
     h = c.p.handle(c.linear().var)
     return c.smooth()(h) * c.phi_or_smooth()(h)
@@ -209,9 +213,9 @@ def has_axis(c: Composer) -> bool:
 
 MOVES: dict[Callable[[Composer], Any], Callable[[Composer], bool]] = {
     layer: anywhere, two_functions: anywhere, skip: has_skips, residual: anywhere, pre_activation: opens,
-    gate: anywhere, own_gate: anywhere, joined: anywhere, normalised: anywhere, attended: along("token"),
-    recurrent: along("token"), mixed: along("token"), convolution: along("row"), pool: along("row"),
-    collapsed: has_axis,
+    gate: anywhere, gated: anywhere, own_gate: anywhere, joined: anywhere, normalised: anywhere,
+    attended: along("token"), recurrent: along("token"), mixed: along("token"), convolution: along("row"),
+    pool: along("row"), collapsed: has_axis,
 }  # fmt: skip
 
 

@@ -222,3 +222,55 @@ def test_a_mean_over_another_axis_inside_a_recurrence() -> None:
     p.output(p.readout("v", n), y.mean("u").mean("t"))
     rng = np.random.default_rng(0)
     assert_exact(p, rng.normal(size=(1, 1, 2, 2)), rng.normal(size=(1, 2, 3, 2)))
+
+
+# ---------------------------------------------------------------- products with what stands elsewhere too
+
+
+def a_skip(h: Any, k: Any, l: Any) -> Any:
+    u = named(ns.erf(k))
+    return u * ns.relu(h) + u
+
+
+def a_function_of_what_a_factor_is_made_of(h: Any, k: Any, l: Any) -> Any:
+    return named(ns.erf(k)) * ns.relu(h) + ns.sin(k)
+
+
+def a_linear_term(h: Any, k: Any, l: Any) -> Any:
+    return named(ns.erf(k)) * ns.relu(h) + k
+
+
+def a_gate_of_a_gate(h: Any, k: Any, l: Any) -> Any:
+    u = named(ns.erf(h))
+    return u * named(u * ns.relu(k)) + u
+
+
+def two_products_of_three(h: Any, k: Any, l: Any) -> Any:
+    u, w = named(ns.erf(k)), named(ns.relu(h))
+    return u * ns.relu(l) + w * ns.erf(l) + u * w
+
+
+def a_product_and_a_function_of_its_factors(h: Any, k: Any, l: Any) -> Any:
+    u = named(ns.erf(k))
+    return u * ns.relu(h) + named(ns.sin(ns.relu(k)))
+
+
+def named(e: Any) -> Any:
+    """A line of its own, so that it is one variable of the lines after it."""
+    return e.program.handle(e.var)
+
+
+PRODUCTS = (
+    a_skip, a_function_of_what_a_factor_is_made_of, a_linear_term, a_gate_of_a_gate, two_products_of_three,
+    a_product_and_a_function_of_its_factors,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("make", PRODUCTS, ids=lambda f: f.__name__)
+def test_a_factor_that_another_term_depends_on(make: Any) -> None:
+    """Θ(u A, Ḡ) is E[A ∂Ḡ] Θ(u, ·) only where u is independent of what ∂Ḡ reads."""
+    p = ns.Program("products")
+    n = p.width("n")
+    x = p.data("x")
+    p.output(p.readout("v", n), make(*(p.let(f"h{i}", p.matrix(f"W{i}", n, x, var=0.5 + i) @ x) for i in range(3))))
+    assert_exact(p, *np.random.default_rng(0).normal(size=(2, 2, 3)))

@@ -11,7 +11,6 @@ that may carry deltas is derived first and unifies the symbols of the others. A 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.chain import ChainRule
 from netsor.compilers.derive.nodes import AnyNode, Fun, Indexed, Lin, Normal, One, is_node_symbol, unsupported
 from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.requests import Ref
@@ -38,7 +38,6 @@ from netsor.compilers.derive.values import (
     mul,
     rewrite,
 )
-from netsor.errors import CheckError
 from netsor.functions import Head, expression_parity
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class Expectations:
     def pair(self, kind: str, a: Ref, b: Ref) -> Terms:
         """K or T where neither side expands."""
         if kind != "K":
-            return self._chain_rule(kind, a, b)
+            return ChainRule(self).tangent(kind, a, b)
         scope = Scope()
         left, right = self._expression(scope, a, False), self._expression(scope, b, True)
         return self.expect(scope, left * right)
@@ -113,53 +112,6 @@ class Expectations:
                 value = self.rules.scalar(self.normal.scalar_of[cast(sp.Symbol, s)], a.copy, dict(a.binding))
                 table[s] = value.value if isinstance(value, Num) else scope.scalar(value)
         return cast(sp.Expr, expr.xreplace(table))
-
-    # ------------------------------------------------------------ tangent
-
-    def _chain_rule(self, kind: str, a: Ref, b: Ref) -> Terms:
-        """Θ(F, G) = Σ_ij E[∂_i F ∂_j Ḡ] Θ(u_i, v_j) over the variables that F and G are functions of."""
-        scope = Scope()
-        left = self._collapsed(scope, self._expression(scope, a, False), False)
-        mine = [s for s in scope.refs if s not in scope.right and s in left.free_symbols]
-        right = self._collapsed(scope, self._expression(scope, b, True), True)
-        theirs = [s for s in scope.refs if s in right.free_symbols]
-        if any(self._is_radius(scope, s) for s in (*mine, *theirs)):
-            return Normalised(self, scope).tangent(kind, left, right)
-        out: list[Term] = []
-        for i, j in itertools.product(mine, theirs):
-            theta = self.rules.tangent(scope.refs[i], scope.refs[j], kind)
-            if not theta:
-                continue
-            integrand = self._derivative(left, i) * self._derivative(right, j)
-            for deltas, value in theta:
-                inner = self._unified(scope, integrand, deltas)
-                out.extend((d | deltas, mul(value, v)) for d, v in inner)
-        return collect(out)
-
-    @staticmethod
-    def _derivative(expr: sp.Expr, s: sp.Symbol) -> sp.Expr:
-        for h in expr.atoms(Head):
-            if h.spec.jumps and s in h.free_symbols:
-                raise CheckError(
-                    f"{h.spec.name} jumps: its derivative is a delta, and the NTK through it is infinite", code="NT305",
-                    hint="ask for the NNGP only, or use a function without jumps",
-                )  # fmt: skip
-        return sp.diff(expr, s)
-
-    def _collapsed(self, scope: Scope, expr: sp.Expr, right: bool) -> sp.Expr:
-        """Non-Gaussian variables replaced, but for factors that share no source with the rest."""
-        while True:
-            offender = next((s for s in self._variables(scope, expr) if self._must_open(scope, expr, s)), None)
-            if offender is None:
-                return expr
-            expr = self._substitute(scope, expr, offender, right)
-
-    def _must_open(self, scope: Scope, expr: sp.Expr, s: sp.Symbol) -> bool:
-        if self._is_gaussian(scope, s) or self._is_radius(scope, s):
-            return False
-        linear = expr.is_Symbol or (expr.is_Mul and s in expr.args)
-        others = [o for o in self._variables(scope, expr) if o != s]
-        return not (linear and all(not self._dependent(scope, s, o) for o in others))
 
     # ------------------------------------------------------------ expectation of an expression
 

@@ -1,24 +1,31 @@
 """Functions of a normalised Gaussian family, y = c/√(mean_k c_k² + ε): batch normalisation.
 
 A radius is a mean over axes of the square of a Gaussian node. Positively homogeneous functions move out of it,
-relu(c/r) = relu(c)/r, so an integrand becomes f(c_i) g(c̄_j) r^{-2p} r̄^{-2p̄}: one radial value.
+relu(c/r) = relu(c)/r, so an integrand becomes f(c_i) g(c̄_j) r^{-2p} r̄^{-2p̄}: one radial value. A homogeneous function
+of a product is a sum of products, relu(γc) = γc/2 + |γ||c|/2, whose independent factors have expectations of their own;
+what does not vary (γ and β of variance 0) is its mean.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.functions_of import Sides, derivative
 from netsor.compilers.derive.nodes import AnyNode, Fun, Reduced, unsupported
 from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.terms import Term, Terms, collect, dense, scale, single
-from netsor.compilers.derive.values import ZERO, Radial, RadialSide, Sym, Value
-from netsor.functions import Head
+from netsor.compilers.derive.terms import Terms, collect, dense, scale, single
+from netsor.compilers.derive.values import ZERO, Num, Radial, RadialSide, Sym, Value, mul
+from netsor.functions import Head, expression_parity
+from netsor.functions import abs as absolute
+from netsor.functions import sign as signum
 
 if TYPE_CHECKING:
+    from netsor.compilers.derive.chain import ChainRule
     from netsor.compilers.derive.expectations import Expectations, Monomial, Scope
 
 Z = sp.Symbol("z", real=True)
@@ -72,20 +79,58 @@ class Normalised:
         self.rules = expectations.rules
 
     def expect(self, expr: sp.Expr) -> Terms:
-        """E expr, expr in Gaussian variables and radii only."""
-        out: list[Term] = []
-        for coefficient, factors in self.e._monomials(self.scope, self.homogenised(expr)):
-            out += scale(self._monomial(factors), coefficient)
+        """E expr of one component; in a form without homogeneous functions of products it is a radial value."""
+        flat = self.homogenised(self.constants_out(expr))
+        if flat != expr:
+            return self.e.expect(self.scope, flat)
+        return self._radial(sp.Mul.make_args(expr))
+
+    def tangent(self, kind: str, sides: Sides, chain: ChainRule) -> Terms:
+        """Θ(F, Ḡ): the chain rule over independent variables (γ, β), and Price's theorem over the families."""
+        radii = [s for side in sides for s in self.e._variables(self.scope, side) if self._radius(s)]
+        mine, theirs = (self._others(side, radii) for side in sides)
+        out = list(chain.slopes(kind, self.scope, sides, mine, theirs))
+        left, right = (self._families(side, radii) for side in sides)
+        for (c1, rest1, one), (c2, rest2, two) in itertools.product(left, right):
+            value = self._two_sided(self._form(one), self._form(two), kind)
+            if value != ZERO:
+                out += scale(self.e.expect(self.scope, rest1 * rest2), mul(c1, c2, value))
         return collect(out)
 
-    def tangent(self, kind: str, left: sp.Expr, right: sp.Expr) -> Terms:
-        """Θ(F, G): the derivative of E F Ḡ along Θ of the families (Price's theorem)."""
-        out: list[Term] = []
-        for c1, one in self.e._monomials(self.scope, self.homogenised(left)):
-            for c2, two in self.e._monomials(self.scope, self.homogenised(right)):
-                value = self._two_sided(self._form(one), self._form(two), kind)
-                out += scale(scale(single(value), c1), c2)
-        return collect(out)
+    def _others(self, side: sp.Expr, radii: list[sp.Symbol]) -> list[sp.Symbol]:
+        """The variables of one side that are neither radii nor elements of a normalised family."""
+        out: list[sp.Symbol] = []
+        for s in self.e._variables(self.scope, side):
+            if any(self._belongs(s, r) for r in radii):
+                derivative(side, s)  # an error where it jumps
+            elif any(self.e._dependent(self.scope, s, r) for r in radii if s not in radii):
+                raise unsupported("a function of a normalised vector and of another Gaussian vector together")
+            elif s not in radii:
+                out.append(s)
+        return out
+
+    def _families(self, side: sp.Expr, radii: list[sp.Symbol]) -> list[tuple[Value, sp.Expr, Monomial]]:
+        """F as a sum of (number, function of independent variables, factors of a normalised family)."""
+        out: list[tuple[Value, sp.Expr, Monomial]] = []
+        for coefficient, factors in self.e._monomials(self.scope, self.homogenised(self.constants_out(side))):
+            rest = [f for f in factors if not self._of_family(f, radii)]
+            if len(rest) < len(factors):
+                out.append((coefficient, sp.Mul(*rest), tuple(f for f in factors if f not in rest)))
+        return out
+
+    def _of_family(self, factor: sp.Expr, radii: list[sp.Symbol]) -> bool:
+        return any(self.e._dependent(self.scope, s, r) for s in self.e._variables(self.scope, factor) for r in radii)
+
+    def constants_out(self, expr: sp.Expr) -> sp.Expr:
+        """Variables of zero variance replaced by their means."""
+        table: dict[sp.Basic, sp.Basic] = {}
+        for s in self.e._variables(self.scope, expr):
+            node = self.scope.refs[s].node
+            if self.e._is_gaussian(self.scope, s) and node.id not in self.rules.normal.sampled:
+                mean = self.rules.mean(self.scope.refs[s])
+                if isinstance(mean, Num) and self.e._covariance(self.scope, s, s, {s: mean}) == ZERO:
+                    table[s] = mean.value
+        return cast(sp.Expr, expr.xreplace(table)) if table else expr
 
     # ------------------------------------------------------------ homogeneity
 
@@ -93,11 +138,11 @@ class Normalised:
         return radius_of(self.scope.refs[s].node, self.rules.normal.gaussian)
 
     def _positive(self, e: sp.Expr) -> bool:
-        """A power of (radius + number), or a positive number."""
+        """A power of (radius + number), a square, or a positive number."""
         if e.is_number:
             return bool(e.is_positive)
-        base, _ = e.as_base_exp()
-        return self._radius_in(base) is not None
+        base, exponent = e.as_base_exp()
+        return self._radius_in(base) is not None or bool(exponent.is_Integer and exponent % 2 == 0)
 
     def _radius_in(self, base: sp.Expr) -> tuple[sp.Symbol, sp.Expr] | None:
         """(radius, ε) of radius + ε."""
@@ -107,7 +152,7 @@ class Normalised:
         return (cast(sp.Symbol, names[0]), rest) if len(names) == 1 and rest.is_number else None
 
     def homogenised(self, expr: sp.Expr) -> sp.Expr:
-        """Positive factors moved out of homogeneous functions, innermost first."""
+        """Positive factors moved out of homogeneous functions, and these of products opened, innermost first."""
         if expr.is_Symbol or expr.is_number:
             return expr
         inner = expr.func(*(self.homogenised(a) for a in expr.args))
@@ -115,13 +160,15 @@ class Normalised:
             return inner
         factors = sp.Mul.make_args(inner.args[0])
         out = [f for f in factors if not f.is_number and self._positive(f)]
-        if not out:
+        kept = [f for f in factors if f not in out]
+        several = sum(not f.is_number for f in kept) > 1
+        if not out and not several:
             return inner
         q = degree(inner)
         if q is None:
             raise unsupported(f"{inner.spec.name} of a normalised vector (it is not positively homogeneous)")
-        kept = sp.Mul(*(f for f in factors if f not in out))
-        return inner.spec.head(kept) * sp.Mul(*out) ** q
+        opened = _of_product(inner, q, kept) if several else inner.spec.head(sp.Mul(*kept))
+        return opened * sp.Mul(*out) ** q
 
     # ------------------------------------------------------------ monomials
 
@@ -143,8 +190,11 @@ class Normalised:
             form.functions[variables[0]] = form.functions.get(variables[0], sp.Integer(1)) * f
         return form
 
-    def _monomial(self, factors: Monomial) -> Terms:
+    def _radial(self, factors: Monomial) -> Terms:
+        """E of a product of functions of elements and powers of radii; 0 when it is odd in the elements."""
         form = self._form(factors)
+        if expression_parity(sp.Mul(*form.functions.values()), *form.functions) == "odd":
+            return ()
         radii = list(form.radii)
         if len(radii) == 1:
             return single(self._one_sided(form))
@@ -211,6 +261,15 @@ class Normalised:
             raise unsupported("a moment of normalised values of more than two elements")
         sides = [self._side(_Form({s: f}, {r: (power / 2, eps)}))[0] for s, f in pairs]
         return Radial((sides[0], sides[1]), sides[0].covariance, None, within=True)
+
+
+def _of_product(h: Head, q: int, factors: list[sp.Expr]) -> sp.Expr:
+    """φ(x y …): φ is a sign + b for q = 0, a identity + b |·| for q = 1."""
+    up, down = h.spec.head(sp.Integer(1)), h.spec.head(sp.Integer(-1))
+    odd, even = (up - down) / 2, (up + down) / 2
+    if q == 0:
+        return odd * sp.Mul(*(signum.sym(f) for f in factors)) + even
+    return odd * sp.Mul(*factors) + even * sp.Mul(*(absolute.sym(f) for f in factors))
 
 
 def _split(pair: tuple[sp.Symbol, sp.Expr]) -> list[tuple[sp.Symbol, sp.Expr]]:
