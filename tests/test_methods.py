@@ -11,6 +11,7 @@ import torch
 import netsor as ns
 from netsor import programs
 from netsor.compilers.results import KernelResult
+from netsor.layers import batch_norm
 from netsor.programs import (
     batchnorm_mlp,
     cnn,
@@ -42,9 +43,10 @@ FLAT, SEQUENCE, ROW, IMAGE = normal(2, 3), normal(2, 3, 3), normal(2, 4, 2), nor
 GRAPH = {"x": normal(2, 3, 2), "A": np.array([[[1, 1, 0], [1, 1, 1], [0, 1, 1]]] * 2, dtype=float)}
 
 # Closed forms exist for the relu family, elu, erf, gelu, sines, exponentials and polynomials; a single smooth argument
-# has a series, whose diagonal is 1-D quadrature; homogeneous functions after batchnorm have the radial rule. Gates by
-# previous states, maxima, and tanh after batchnorm have none of these. In a forward pass that uses Wᵀ too, gradients of
-# the two kinds of use meet in the NTK, which only sampling and ns.limit take.
+# has a series, whose diagonal is 1-D quadrature; homogeneous functions after batchnorm have the radial rule, with
+# factors γ and a shift β of 0 too. Gates by previous states, maxima, tanh after batchnorm and relu after a shift that
+# is not 0 have none of these. In a forward pass that uses Wᵀ too, gradients of the two kinds of use meet in the NTK,
+# which only sampling and ns.limit take.
 TABLE: dict[str, tuple[ns.Program, Any, str]] = {
     "mlp": (mlp(2, "relu"), FLAT, CLOSED),
     **{f"mlp {f}": (mlp(2, f), FLAT, CLOSED) for f in ("erf", "gelu", "elu", "abs", "sin", "cos", "square", "cube")},
@@ -77,6 +79,22 @@ TABLE: dict[str, tuple[ns.Program, Any, str]] = {
 }
 
 
+def affine_batchnorm(beta: float) -> ns.Program:
+    """relu(γ BN(h) + β) with γ ~ N(1, 1/2) and β ~ N(0, beta), both trained."""
+    p = ns.Program("affine_batchnorm")
+    n = p.width("n")
+    x = p.data("x", axes=("batch",))
+    g = p.vector("gamma", n, mean=1, var=0.5, trainable=True)
+    b = p.bias("beta", n, var=beta)
+    h = p.let("h", p.matrix("W", n, x) @ x)
+    p.output(p.readout("v", n), p.let("y", ns.relu(g * batch_norm(h, "batch", 1e-2) + b)))
+    return p
+
+
+TABLE["batchnorm, affine"] = (affine_batchnorm(0), SEQUENCE, RADIAL)
+TABLE["batchnorm, affine, random shift"] = (affine_batchnorm(0.5), SEQUENCE, SAMPLED)
+
+
 def stated(result: KernelResult, method: str) -> None:
     assert result.method == method
     if method == SAMPLED:
@@ -103,7 +121,9 @@ def test_every_program_is_in_the_table() -> None:
     assert {name for name in programs.__all__ if name != "BUILTIN"} <= set(TABLE)
 
 
-@pytest.mark.parametrize("name", ["gru", "lstm", "maxpool_cnn", "batchnorm_mlp tanh"])
+@pytest.mark.parametrize(
+    "name", ["gru", "lstm", "maxpool_cnn", "batchnorm_mlp tanh", "batchnorm, affine, random shift"]
+)
 def test_what_is_sampled_has_no_rule(name: str) -> None:
     """Each of these is refused by the derivation, kernel by kernel."""
     p, _, _ = TABLE[name]
