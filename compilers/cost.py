@@ -8,9 +8,10 @@ from typing import Any, cast
 
 from netsor import ir
 from netsor.compilers.derive.recursion import Recursion, entries_in
-from netsor.compilers.derive.values import Access, Entry, Expect1, Expect2, ExpectJ, Gram, Sum, Sym, Value, walk
+from netsor.compilers.derive.values import Access, Entry, Expect1, Expect2, ExpectJ, Gram, Radial, Sum, Sym, Value, walk
 from netsor.compilers.gram import default_tile
 from netsor.compilers.lowering.module import in_order, scheduled
+from netsor.compilers.radial import nodes
 
 FLOPS = {Expect1: 30, Expect2: 60, ExpectJ: 10_000}  # a rough weight of one expectation, in additions
 
@@ -86,6 +87,17 @@ def steps(r: Recursion, sizes: Mapping[str, int]) -> int:
     return max((size_number(d.size, sizes) for d in looping), default=1)
 
 
+def aside(r: Recursion, sizes: Mapping[str, int]) -> int:
+    """Bytes of the covariances at all nodes of a radial integral, which is done for one pair of batches at a time."""
+
+    def held(v: Radial) -> int:
+        one, two = (elements(side.rows, sizes) for side in v.sides)
+        matrices = one * one + two * two + one * two
+        return 8 * nodes(v.within) * matrices * (2 if v.theta is None else 4)
+
+    return max((held(v) for e in r.used for v in walk(cast(Value, e.value)) if isinstance(v, Radial)), default=0)
+
+
 def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
     total = 0
     for v in walk(cast(Value, e.value)):
@@ -95,6 +107,8 @@ def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
             total += own * sizes.get("feature", 1)
         elif isinstance(v, Expect1 | Expect2 | ExpectJ):
             total += own * FLOPS[type(v)]
+        elif isinstance(v, Radial):
+            total += own * nodes(v.within) * FLOPS[Expect2] * (1 if v.theta is None else 3)
         elif not isinstance(v, Access):
             total += own
     return total
@@ -109,4 +123,5 @@ def cost(r: Recursion, n1: int, n2: int | None, sizes: Mapping[str, Any], itemsi
     inputs = sum(elements(e.dims, sizes) for e in r.used if e.space == "input") * (n1 + (n2 or 0))
     results = sum(elements(q.dims, sizes) for q in (*r.results.values(), *r.terms.values())) * n1 * (n2 or n1)
     block = peak * min(side, n1) * min(side, n2 or n1)
-    return Cost(operations * pairs, 2 * written * pairs * itemsize, (inputs + results + block) * itemsize, side)
+    held = (inputs + results + block) * itemsize + aside(r, sizes)
+    return Cost(operations * pairs, 2 * written * pairs * itemsize, held, side)

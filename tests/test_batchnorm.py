@@ -14,7 +14,9 @@ import netsor as ns
 from netsor import programs
 from netsor.compilers import expectation
 from netsor.compilers.radial import radial, radial_single
+from netsor.compilers.sampler import sampled
 from netsor.errors import InputError
+from netsor.layers import batch_norm
 
 EXACT = ("relu", "abs", "identity")
 FUNCTIONS = {"relu": expectation.relu(), "abs": expectation.absolute(), "identity": expectation.power(1)}
@@ -111,6 +113,26 @@ def test_two_rows_are_signs() -> None:
     torch.testing.assert_close(found[0, 0], tensor([[0.5, 0.0], [0.0, 0.5]]), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("eps", [1e-9, 0.1, 0.0])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_nodes_left_out_and_second_derivatives(name: str, eps: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the degree of φ all nodes are kept, and E φ″ψ is taken with φ″ a distribution: nothing changes."""
+    phi = FUNCTIONS[name]
+    found = []
+    for _ in range(2):
+        for rows, others in ((4, 4), (4, 3), (2, 2)) if eps else ((4, 4), (5, 4)):
+            x, y = (b[0] - b[0].mean(0) for b in (batch(rows, 6, 1), batch(others, 6, 2)))
+            s, t, c = x @ x.T, y @ y.T, x @ y.T
+            pairs = [(s, t, c), (s, s, s)]
+            for one, two, cross in pairs:
+                theta = torch.linspace(-1, 2, cross.numel(), dtype=torch.float64).reshape(cross.shape)
+                found += [radial(phi, phi, (0.5, 0.5), (eps, eps), one, two, cross, d) for d in (None, theta)]
+        monkeypatch.setattr("netsor.compilers.radial._degree", lambda f: None)
+    half = len(found) // 2
+    for one, two in zip(found[:half], found[half:], strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-13 * max(1.0, float(two.abs().max())))
+
+
 @pytest.mark.parametrize("rows", [2, 3])
 def test_the_infinite_ntk_is_an_error(rows: int) -> None:
     with pytest.raises(InputError, match="infinite"):
@@ -140,3 +162,120 @@ def test_input_gradients_are_finite_and_right() -> None:
     step[1, 2, 3] = 1e-5
     slope = (f(x.detach() + step) - f(x.detach() - step)) / 2e-5
     torch.testing.assert_close(grad[1, 2, 3], slope, rtol=1e-5, atol=1e-8)
+
+
+# ---------------------------------------------------------------- φ(γ y + β)
+
+
+def affine(
+    depth: int, phi: ns.Function, gamma: tuple[float, float] = (1, 0), beta: tuple[float, float] = (0, 0),
+    eps: float = 0.1,
+) -> ns.Program:  # fmt: skip
+    """x = φ(γ BN(h) + β) with trained γ, β of the given (mean, variance)."""
+    p = ns.Program("affine")
+    n = p.width("n")
+    x = p.data("x", axes=("batch",))
+    for l in range(1, depth + 1):
+        h = p.let(f"h{l}", p.matrix(f"W{l}", n, x) @ x)
+        g, b = (
+            p.vector(f"{name}{l}", n, mean=mean, var=var, trainable=True)
+            for name, (mean, var) in (("gamma", gamma), ("beta", beta))
+        )
+        x = p.let(f"x{l}", phi(g * batch_norm(h, "batch", eps) + b))
+    p.output(p.readout("v", n), x)
+    return p
+
+
+def exact(p: ns.Program, x: Tensor, y: Tensor | None) -> dict[str, Tensor]:
+    result = ns.compile(p)(x, y, get=("nngp", "ntk", "terms"))
+    assert "sampled" not in result.method and not result.errors
+    found = dict(result.items())
+    torch.testing.assert_close(found["ntk"], sum(v for k, v in found.items() if k.startswith("terms.")))
+    return found
+
+
+SLOPES = {"relu": (0.0, 1.0), "abs": (-1.0, 1.0), "identity": (1.0, 1.0), "leaky": (0.2, 1.0)}
+PHI = {"relu": ns.relu, "abs": ns.abs, "identity": ns.identity, "leaky": ns.leaky_relu(0.2)}
+
+
+@pytest.mark.parametrize("gamma", [(1, 0), (-2, 0), (0, 1), (0.5, 0.7)])
+@pytest.mark.parametrize("phi", PHI)
+def test_affine_map(phi: str, gamma: tuple[float, float]) -> None:
+    """φ(γy) for independent γ, φ(w) = φ′(w) w: kernels are E γ² times the plain ones, γ's term is the plain NNGP.
+
+    β's term is E φ′(c_i) φ′(c̄_j), φ′ a step of two slopes a, b: with P(same sign) from the angle.
+    """
+    a, b = SLOPES[phi]
+    square = gamma[0] ** 2 + gamma[1]
+    for x, y in ((batch(4, 5, 1), None), (batch(4, 5, 1), batch(3, 5, 2))):
+        found = exact(affine(1, PHI[phi], gamma), x, y)
+        plain = exact(programs.batchnorm_mlp(1, PHI[phi], 0.1), x, y)
+        torch.testing.assert_close(found["nngp"], square * plain["nngp"], rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(found["terms.W1"], square * plain["terms.W1"], rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(found["terms.gamma1"], plain["nngp"], rtol=1e-8, atol=1e-10)
+        one, two = (z[0] - z[0].mean(0) for z in (x, x if y is None else y))
+        cosines = torch.nn.functional.normalize(one, dim=1) @ torch.nn.functional.normalize(two, dim=1).T
+        same = 1 - torch.arccos(cosines.clamp(-1, 1)) / torch.pi
+        slopes = same * (a * a + b * b) / 2 + (1 - same) * a * b
+        torch.testing.assert_close(found["terms.beta1"][0, 0], slopes, rtol=1e-7, atol=1e-7)
+
+
+def pixels(norm: tuple[str, ...], axis: str) -> ns.Program:
+    """Statistics over batch (and pixels), γ and β for every element of an axis."""
+    p = ns.Program("pixels")
+    n = p.width("n")
+    x = p.data("x", axes=("batch", "pixel"))
+    h = p.let("h", p.matrix("W", n, x) @ x)
+    g = p.vector("gamma", n, mean=0.5, var=0.7, axes=(axis,), trainable=True)
+    b = p.vector("beta", n, var=0, axes=(axis,), trainable=True)
+    p.output(p.readout("v", n), p.let("y", ns.relu(g * batch_norm(h, norm, 0.1) + b)).sum("pixel"))
+    return p
+
+
+def gated() -> ns.Program:
+    """A factor that is not Gaussian, and stands beside the product too."""
+    p = ns.Program("gated")
+    n = p.width("n")
+    x = p.data("x", axes=("batch",))
+    h, u = p.matrix("W", n, x) @ x, p.let("u", ns.erf(p.matrix("U", n, x) @ x))
+    p.output(p.readout("v", n), p.let("y", u * ns.relu(batch_norm(h, "batch", 0.1)) + u))
+    return p
+
+
+def inside() -> ns.Program:
+    """relu of a Gaussian vector times a normalised one."""
+    p = ns.Program("inside")
+    n = p.width("n")
+    x = p.data("x", axes=("batch",))
+    h, u = p.let("h", p.matrix("W", n, x) @ x), p.let("u", p.matrix("U", n, x) @ x)
+    p.output(p.readout("v", n), p.let("y", ns.relu(u * batch_norm(h, "batch", 0.1))))
+    return p
+
+
+IMAGES = torch.randn(1, 3, 2, 4, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+BESIDE = {
+    "depth 2": (affine(2, ns.relu, (0.5, 0.7)), batch(4, 5, 1)),
+    "depth 2, leaky": (affine(2, ns.leaky_relu(0.2), (1, 0)), batch(4, 5, 1)),
+    "a linear layer": (affine(1, ns.identity, (1, 0.4), (0.2, 0.3)), batch(4, 5, 1)),
+    "a gate": (gated(), batch(4, 5, 1)),
+    "a Gaussian factor": (inside(), batch(4, 5, 1)),
+    "by pixel": (pixels(("batch", "pixel"), "pixel"), IMAGES),
+    "statistics by pixel": (pixels(("batch",), "pixel"), IMAGES),
+    "by element": (pixels(("batch", "pixel"), "batch"), IMAGES),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_products_with_normalised_vectors_against_sampling(name: str) -> None:
+    p, x = BESIDE[name]
+    found, result = exact(p, x, None), sampled(p, x, get=("nngp", "ntk", "terms"), samples=2**15)
+    for key, value in result.items():
+        # Student's t with 15 degrees of freedom: one entry in 6,000 is beyond
+        assert ((found[key] - value).abs() <= 5 * result.errors[key] + 1e-12).all(), key
+
+
+@pytest.mark.parametrize("beta", [(0, 0.3), (0.2, 0)])
+def test_a_shift_that_is_not_zero_is_sampled(beta: tuple[float, float]) -> None:
+    """relu(γ c/r + β) is not homogeneous in c."""
+    result = ns.compile(affine(1, ns.relu, beta=beta), samples=2**10)(batch(4, 5, 1))
+    assert result.method == "sampled"

@@ -162,6 +162,15 @@ def test_saved_module_runs_alone(tmp_path: Path) -> None:
     assert "import netsor" not in kernel.source.replace("from netsor.compilers import runtime as rt", "")
 
 
+def test_cost_counts_the_integrals_of_batch_normalisation() -> None:
+    """Every entry of every pair is a sum over the 109² nodes of a double integral."""
+    kernel = ns.compile(programs.batchnorm_mlp(1))
+    small, large = (kernel.cost(2, 3, {"batch": b, "feature": 5}) for b in (4, 8))
+    assert small.operations > 2 * 3 * 4 * 4 * 109**2
+    assert large.operations == pytest.approx(4 * small.operations, rel=0.01)
+    assert large.peak > small.peak > 8 * 109**2 * 4 * 4
+
+
 def test_cost_grows_linearly_in_depth_and_pairs() -> None:
     costs = [ns.compile(programs.mlp(d)).cost(10, 20, {"feature": 7}).operations for d in (4, 8, 16)]
     assert costs[2] - costs[1] == pytest.approx(2 * (costs[1] - costs[0]), rel=1e-6)
