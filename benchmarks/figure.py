@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from netsor import programs
+from netsor.compilers.compile import compile
 from netsor.compilers.convergence import convergence
 from netsor.compilers.figure import save
 from netsor.compilers.finite import Simulation, simulate
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument(
         "--fewer", nargs="+", default=[], metavar="PROGRAM=SEEDS", help="seeds of programs that cost more"
     )
+    parser.add_argument("--samples", type=int, default=2**19, help="draws of a sampled limit")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     args = parser.parse_args()
@@ -56,7 +58,7 @@ def main() -> None:
         try:
             result = simulate(
                 p, x, args.widths, fewer.get(name, args.seeds), device=args.device, dtype=getattr(torch, args.dtype),
-                store=args.store, methods=("backward",),
+                store=args.store, methods=("backward",), limit=compile(p, samples=args.samples)(x),
             )  # fmt: skip
         except UnsupportedError as error:
             print(f"{name} is left out: {error}")
