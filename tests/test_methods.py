@@ -31,7 +31,6 @@ from netsor.programs import (
 CLOSED, SERIES, RADIAL, SAMPLED = "closed form", "hermite+quadrature", "closed form+quadrature", "sampled"
 # The largest error a method may state, relative to √(E f² E g²). The radial rule's is that of r⁻⁴ at ε = 1e-5.
 ERRORS = {CLOSED: None, SERIES: 1e-12, RADIAL: 5e-6}
-BOTH_WAYS = ("tied_autoencoder", "tied_autoencoder relu")
 SAMPLES = 2**10
 
 
@@ -45,8 +44,7 @@ GRAPH = {"x": normal(2, 3, 2), "A": np.array([[[1, 1, 0], [1, 1, 1], [0, 1, 1]]]
 # Closed forms exist for the relu family, elu, erf, gelu, sines, exponentials and polynomials; a single smooth argument
 # has a series, whose diagonal is 1-D quadrature; homogeneous functions after batchnorm have the radial rule, with
 # factors γ and a shift β of 0 too. Gates by previous states, maxima, tanh after batchnorm and relu after a shift that
-# is not 0 have none of these. In a forward pass that uses Wᵀ too, gradients of the two kinds of use meet in the NTK,
-# which only sampling and ns.limit take.
+# is not 0 have none of these.
 TABLE: dict[str, tuple[ns.Program, Any, str]] = {
     "mlp": (mlp(2, "relu"), FLAT, CLOSED),
     **{f"mlp {f}": (mlp(2, f), FLAT, CLOSED) for f in ("erf", "gelu", "elu", "abs", "sin", "cos", "square", "cube")},
@@ -112,7 +110,7 @@ def stated(result: KernelResult, method: str) -> None:
 def test_the_method_of_every_kernel(name: str, get: str) -> None:
     p, x, method = TABLE[name]
     result = ns.compile(p, assume_gia=True, samples=SAMPLES)(x, get=get)
-    stated(result, SAMPLED if name in BOTH_WAYS and get != "nngp" else method)
+    stated(result, method)
     for _, value in result.items():
         assert bool(torch.isfinite(value).all())
 

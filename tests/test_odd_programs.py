@@ -9,10 +9,12 @@ import pytest
 import torch
 
 import netsor as ns
+from netsor import programs
 from netsor.compilers.compile import compile
 from netsor.compilers.expectation import catalogue
 from netsor.compilers.expectation.engine import E2, E11
 from netsor.compilers.reference import reference
+from netsor.compilers.sampler import sampled
 from netsor.errors import UnsupportedError
 from netsor.layers import conv, conv_transposed
 
@@ -274,3 +276,73 @@ def test_a_factor_that_another_term_depends_on(make: Any) -> None:
     x = p.data("x")
     p.output(p.readout("v", n), make(*(p.let(f"h{i}", p.matrix(f"W{i}", n, x, var=0.5 + i) @ x) for i in range(3))))
     assert_exact(p, *np.random.default_rng(0).normal(size=(2, 2, 3)))
+
+
+# ---------------------------------------------------------------- W and its transpose in the forward pass
+
+
+def decoder() -> ns.Program:
+    """Only Wᵀ is applied; the widths differ."""
+    p = ns.Program("decoder")
+    n, m = p.width("n"), p.width("m", ratio=2)
+    x = p.data("x")
+    h = p.let("h", p.matrix("W1", m, x) @ x)
+    W = p.matrix("W", m, n, var=1.5, multiplier=0.7)
+    p.output(p.readout("v", n), ns.relu(p.let("y", p.let("Wt", W.T) @ ns.erf(h))))
+    return p
+
+
+def autoencoder(mean: float = 0.0) -> ns.Program:
+    """W and Wᵀ are applied."""
+    p = ns.Program("autoencoder")
+    n, m = p.width("n"), p.width("m", ratio=2)
+    x = p.data("x")
+    u = p.let("u", p.matrix("W1", n, x) @ x)
+    W = p.matrix("W", m, n, var=1.5, multiplier=0.7)
+    h = p.let("h", W @ ns.relu(u))
+    y = p.let("y", p.let("Wt", W.T) @ ns.erf(h))
+    p.output(p.readout("v", n, mean=mean), ns.gelu(y))
+    return p
+
+
+@pytest.mark.parametrize("make", [decoder, autoencoder, lambda: programs.tied_autoencoder("relu")])
+def test_forward_uses_of_a_transpose(make: Any) -> None:
+    """Under gradient independence; y = Wᵀa gives multiplier² rows/n_out · E dy dȳ · E a ā."""
+    p, x = make(), torch.as_tensor(np.random.default_rng(0).normal(size=(3, 4)))
+    found = ns.compile(p, assume_gia=True)(x, get=("nngp", "ntk", "terms"))
+    assert found.terms is not None and found.ntk is not None and "sampled" not in found.method
+    torch.testing.assert_close(found.ntk, torch.stack(list(found.terms.values())).sum(0), rtol=1e-10, atol=0)
+    drawn = sampled(p, x, get=("nngp", "ntk", "terms"), samples=2**15)
+    for (key, one), (_, other) in zip(found.items(), drawn.items(), strict=True):
+        assert bool(((one - other).abs() <= 5 * drawn.errors[key] + 1e-12).all()), key
+
+
+def test_a_transpose_and_a_readout_of_nonzero_mean() -> None:
+    """Pairs of a use of W and one of Wᵀ do not vanish then: no exact rule."""
+    x = np.random.default_rng(0).normal(size=(2, 4))
+    result = ns.compile(autoencoder(0.5), assume_gia=True, samples=2**10)(x, get=("ntk", "terms"))
+    assert result.methods == {name: "sampled" for name, _ in result.items()}
+
+
+# ---------------------------------------------------------------- vectors of one matrix without covariance
+
+
+def test_images_of_uncorrelated_vectors_factor() -> None:
+    """E F(W x) G(W y) = E F E G where E x y = 0: four Gaussian variables, two at a time."""
+    p = ns.Program("apart")
+    n = p.width("n")
+    x = p.data("x")
+    W = p.matrix("W", n, n)
+    h, k = (p.let(f"h{i}", p.matrix(f"W{i}", n, x) @ x) for i in range(2))
+    p.output(p.readout("v", n), p.let("y", ns.sin(W @ ns.erf(h)) * ns.tanh(W @ ns.erf(k))))
+    inputs = np.random.default_rng(0).normal(size=(2, 3))
+    found = ns.compile(p)(inputs, get="nngp")
+    assert found.nngp is not None and "sampled" not in found.method and (found.error or 0) < 1e-9
+
+    def alone(phi: ns.Function) -> torch.Tensor:
+        q = programs.mlp(2, ["erf", phi], var_b=None)
+        out = ns.compile(q)(inputs, get="nngp").nngp
+        assert out is not None
+        return out
+
+    torch.testing.assert_close(found.nngp, alone(ns.sin) * alone(ns.tanh), rtol=1e-9, atol=1e-12)

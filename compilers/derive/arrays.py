@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from netsor import ir
 from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.rules import data_of
+from netsor.compilers.derive.rules import data_of, readouts_flip
 from netsor.compilers.derive.terms import Terms, dense, inside, scale, sum_left, swap
 from netsor.compilers.derive.values import ONE, Copy, FeatureDim, Num, Sym, Value, add, mul
 from netsor.errors import CheckError, UnsupportedError
@@ -72,23 +72,28 @@ class _Terms:
     def _matrix(self, line: ir.InputMatrix) -> Value:
         uses = self._uses(line)
         weight = exact(line.multiplier) ** 2 * exact(cast(ir.Width, line.out.rows).ratio) / self.n_out
-        parts = [self._pair_of_uses(line, a, b) for a in uses for b in uses]
+        parts = [self._pair_of_uses(line, a, b) for a in uses for b in uses if self._together(line, a, b)]
         return mul(Num(weight), *self._fan_in(line, uses), add(*parts))
 
+    def _together(self, line: ir.InputMatrix, a: ir.MatMul, b: ir.MatMul) -> bool:
+        """Both of W or both of Wᵀ; other pairs, E dh ā · E x dȳ, vanish with readouts of mean zero."""
+        if (a.matrix is line.out) == (b.matrix is line.out):
+            return True
+        if readouts_flip(self.d.program):
+            return False
+        raise UnsupportedError(
+            f"the NTK through a forward use of the transpose of {line.out.name} (line {b.out.name}), with a readout of"
+            " nonzero mean or in the forward pass", code="NT702", location=b.loc,
+            hint="ns.limit handles programs that are not BP-like",
+        )  # fmt: skip
+
     def _uses(self, line: ir.InputMatrix) -> list[ir.MatMul]:
-        """Forward uses: those with a gradient, or that no gradient is made of."""
-        transposes = {x.out for x in self.d.program.lines if isinstance(x, ir.Trsp) and x.of is line.out}
+        """Forward uses of W and of Wᵀ: those with a gradient, or that no gradient is made of."""
+        own = {x.out for x in self.d.program.lines if isinstance(x, ir.Trsp) and x.of is line.out} | {line.out}
         backward = _backward_lines(self.d.program)
         uses = []
         for x in self.d.program.lines:
-            if not isinstance(x, ir.MatMul) or x.out in backward:
-                continue
-            if x.matrix in transposes:
-                raise UnsupportedError(
-                    f"the NTK through a forward use of the transpose of {line.out.name} (line {x.out.name})",
-                    code="NT702", location=x.loc, hint="ns.limit handles programs that are not BP-like",
-                )  # fmt: skip
-            if x.matrix is line.out:
+            if isinstance(x, ir.MatMul) and x.out not in backward and x.matrix in own:
                 if x.out not in self.gradient:
                     raise _missing(line.out, x.out)
                 uses.append(x)

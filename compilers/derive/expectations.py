@@ -11,11 +11,13 @@ that may carry deltas is derived first and unifies the symbols of the others. A 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
+import networkx as nx
 import sympy as sp
 
 from netsor import ir
@@ -313,6 +315,9 @@ class Expectations:
 
     def _many(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]) -> Terms:
         """Jointly Gaussian variables: bare ones by Stein's lemma, polynomials exactly, the rest by quadrature."""
+        apart = self._uncorrelated(scope, expr, variables, means)
+        if len(apart) > 1:
+            return single(mul(*(dense(self.expect(scope, part)) for part in apart)))
         bare = [f for f in sp.Mul.make_args(expr) if f.is_Symbol and f in scope.refs]
         rest_variables = len(variables) > 2 or _split_product(expr, *variables) is None
         if bare and rest_variables and not _jumps(expr):
@@ -327,6 +332,23 @@ class Expectations:
         f, params = _parameters(scope, expr)
         m = tuple(None if means[s] == ZERO else means[s] for s in variables)
         return single(ExpectJ(cast(sp.Expr, f.xreplace(names)), tuple(cov), m, params))
+
+    def _uncorrelated(
+        self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]
+    ) -> list[sp.Expr]:
+        """The expression as a product over sets of variables without covariance: W x and W v with E x v = 0."""
+        joined = nx.Graph()
+        factors = sp.Mul.make_args(expr)
+        for f in factors:
+            nx.add_path(joined, self._variables(scope, f))
+            joined.add_nodes_from(self._variables(scope, f))
+        for s, t in itertools.combinations(variables, 2):
+            if self._covariance(scope, s, t, means) != ZERO:
+                joined.add_edge(s, t)
+        sets = sorted(nx.connected_components(joined), key=lambda group: min(int(s.name[1:]) for s in group))
+        numbers = [f for f in factors if not self._variables(scope, f)]
+        parts = [sp.Mul(*(f for f in factors if any(s in group for s in self._variables(scope, f)))) for group in sets]
+        return [sp.Mul(parts[0], *numbers), *parts[1:]]
 
     def _stein(
         self, scope: Scope, expr: sp.Expr, s: sp.Symbol, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]

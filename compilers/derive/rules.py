@@ -8,6 +8,7 @@ Eq. 12 and its transpose (T).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, assert_never, cast
 
 import sympy as sp
@@ -27,6 +28,7 @@ from netsor.compilers.derive.nodes import (
     One,
     Product,
     Reduced,
+    covariance_blocks,
     unsupported,
 )
 from netsor.compilers.derive.requests import Ref, Requests
@@ -204,10 +206,10 @@ class Rules:
         if kind == "K":
             found = scale(k, Num(variance))
         else:
-            weight = m2 if self._trains(kind, line.out, line.trainable) else sp.Integer(0)
+            weight = m2 * self._ratio(left) if self._trains(kind, line.out, line.trainable) else sp.Integer(0)
             found = collect([*scale(k, Num(weight)), *scale(self.q.pair(kind, x, y), Num(variance))])
-            if left.transposed and weight != 0:
-                raise unsupported("the tangent kernel of a forward use of a transposed matrix", left)
+            if left.transposed and weight != 0 and not self._uses_vanish:
+                raise unsupported("the tangent kernel of a transposed matrix, with a readout of nonzero mean", left)
         found = scale(found, self._fan_in(line, left))
         return collect((d | deltas, v) for d, v in found)
 
@@ -217,6 +219,11 @@ class Rules:
         pairs = [(a.at(x), b.at(x)) for x in axes]
         deltas = frozenset((left, right) for left, right in pairs if left != right)
         return deltas, {right: left for left, right in deltas}
+
+    @cached_property
+    def _uses_vanish(self) -> bool:
+        """Are pairs of a use of W and one of Wᵀ zero? E dh ā · E x dȳ is when dh and dy are odd in the readouts."""
+        return readouts_flip(self.normal.program)
 
     @staticmethod
     def _ratio(node: Product) -> sp.Expr:
@@ -402,6 +409,24 @@ def _declared(left: ir.InputVector, right: ir.InputVector) -> sp.Expr:
             if v is other.out:
                 return exact(c)
     return sp.Integer(0)
+
+
+def readouts_flip(program: ir.ProgramLike) -> bool:
+    """Are gradients odd in the readouts: of mean zero, independent of other vectors, not used in the forward pass?"""
+    from netsor.dsl import inputs_of
+
+    inputs = [line for line in program.lines if isinstance(line, ir.InputVector)]
+    block = covariance_blocks(program)
+    others = {block[x.out] for x in inputs if not x.readout or x.mean != 0}
+    by_var = {line.out: line for line in program.lines}
+    forward: set[ir.Var] = set()
+    stack = [o.vector for o in program.outputs]
+    while stack:
+        v = stack.pop()
+        if v not in forward:
+            forward.add(v)
+            stack.extend(inputs_of(by_var[v]))
+    return not any(x.readout and (x.out in forward or block[x.out] in others) for x in inputs)
 
 
 def data_of(normal: Normal, node: Any) -> ir.Var:
