@@ -15,7 +15,7 @@ from netsor.compilers.derive.labels import is_named
 from netsor.compilers.derive.nodes import Normal, normal_form
 from netsor.compilers.derive.requests import Ref, Restart
 from netsor.compilers.derive.rules import Rules
-from netsor.compilers.derive.sharing import share
+from netsor.compilers.derive.sharing import share, unscaled
 from netsor.compilers.derive.terms import Terms, collect, dense, right_to_left, sum_left, swap
 from netsor.compilers.derive.values import (
     Access,
@@ -140,6 +140,9 @@ class Derivation:
             lines = frozenset(x.out.name for x in self.program.lines if is_named(x.out.name))
             holders = [*results.values(), *terms.values()]
             inline(recursion.entries, holders, lines, self.rules.q.number)
+            every: list[Any] = [*recursion.entries, *holders]
+            for holder in every:
+                holder.value = unscaled(holder.value)
             while share(recursion.used):
                 inline(recursion.used, holders, lines, self.rules.q.number)
             return replace(recursion)

@@ -1,15 +1,22 @@
-"""Sums that contain another entry's whole sum read that entry: Θ(h) = K(h) + Σ Θ(x) instead of Σ K(x) + Σ Θ(x)."""
+"""What several entries have in common is computed once.
+
+Sums that contain a multiple of another entry's sum read that entry: Θ(h) = K(h) + Σ Θ(x) for Σ K(x) + Σ Θ(x).
+Expectations of homogeneous functions do without a factor of their covariances: E relu·relu(2K) = 2 E relu·relu(K).
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, cast
 
 import networkx as nx
+import sympy as sp
 
 from netsor.compilers.derive.values import (
     Access,
     Add,
     Entry,
+    Expect2,
     Mul,
     Num,
     Radial,
@@ -19,13 +26,17 @@ from netsor.compilers.derive.values import (
     Sym,
     Value,
     add,
+    map_children,
     mul,
     rewrite,
     split,
+    sum_over,
     walk,
 )
+from netsor.functions import Head
 
-Terms = dict[Value, Value]  # canonical form → the term
+Z = sp.Symbol("z", real=True)
+Terms = dict[Value, tuple[sp.Expr, Value]]  # canonical form → the number in front, and the term without it
 
 
 def share(entries: list[Entry]) -> bool:
@@ -61,16 +72,13 @@ def _read(v: Value, e: Entry, bases: list[tuple[Entry, Terms]], readers: Any) ->
     if not terms or not _worth(terms):
         return v
     for base, inside in bases:
-        if len(inside) == len(terms) == 1 and not nx.has_path(readers, e, base):
-            ((one, _),), ((other, _),) = inside.items(), terms.items()
-            (c, rest), (d, same) = split(one), split(other)
-            if rest == same and c != d:
-                readers.add_edge(base, e)
-                return mul(Num(d / c), Access(base, "m", e.dims))
-        if inside.keys() <= terms.keys() and not nx.has_path(readers, e, base):
+        if not inside.keys() <= terms.keys():
+            continue
+        ratios = {terms[key][0] / c for key, (c, _) in inside.items()}
+        if len(ratios) == 1 and not nx.has_path(readers, e, base):
             readers.add_edge(base, e)
-            others = [t for key, t in terms.items() if key not in inside]
-            return add(Access(base, "m", e.dims), *others)
+            others = [mul(Num(c), t) for key, (c, t) in terms.items() if key not in inside]
+            return add(mul(Num(ratios.pop()), Access(base, "m", e.dims)), *others)
     return v
 
 
@@ -80,13 +88,18 @@ def _shape(e: Entry) -> Any:
 
 def _worth(terms: Terms) -> bool:
     """Is there something to compute?"""
-    return len(terms) > 1 or not all(isinstance(split(t)[1], Access | Num) for t in terms)
+    return len(terms) > 1 or not all(isinstance(t, Access | Num) for _, t in terms.values())
 
 
 def _terms(value: Value, dims: tuple[Sym, ...]) -> Terms | None:
     if any(isinstance(v, Radial | Soft) for v in walk(value)):
         return None
-    return {_canonical(t, dims): t for t in (value.args if isinstance(value, Add) else (value,))}
+    parts = [_split(t) for t in (value.args if isinstance(value, Add) else (value,))]
+    return {_canonical(t, dims): (c, t) for c, t in parts}
+
+
+def _split(t: Value) -> tuple[sp.Expr, Value]:
+    return (t.value, Num(sp.Integer(1))) if isinstance(t, Num) else split(t)
 
 
 def _canonical(v: Value, dims: tuple[Sym, ...]) -> Value:
@@ -96,3 +109,57 @@ def _canonical(v: Value, dims: tuple[Sym, ...]) -> Value:
         if isinstance(x, Sum) and x.sym not in table:
             table[x.sym] = x.sym._replace(number=-1000 - len(table), label="")
     return rewrite(v, Renaming(table))
+
+
+# ---------------------------------------------------------------- homogeneous functions
+
+
+def unscaled(v: Value) -> Value:
+    """E f(u)g(v) at c·K as c^((p + q)/2) times that at K, where f and g are homogeneous of degrees p and q."""
+    match v:
+        case Access():
+            return v
+        case Add():
+            return add(*(unscaled(a) for a in v.args))
+        case Mul():
+            return mul(*(unscaled(a) for a in v.args))
+        case Sum():
+            return sum_over(v.sym, unscaled(v.body))
+        case Expect2():
+            return _unscaled(cast(Expect2, map_children(v, unscaled)))
+        case _:
+            return map_children(v, unscaled)
+
+
+def _unscaled(v: Expect2) -> Value:
+    if v.m1 is not None or v.m2 is not None:
+        return v
+    (c, k11), (d, k22), (e, k12) = split(v.k11), split(v.k22), split(v.k12)
+    if not c == d == e or c == 1 or not c.is_positive:
+        return v
+    p, q = degree(v.f), degree(v.g)
+    if p is None or q is None or (p + q) % 2:
+        return v
+    return mul(Num(c ** ((p + q) // 2)), Expect2(v.f, v.g, k11, k22, k12, None, None))
+
+
+@lru_cache(maxsize=1024)
+def degree(f: sp.Expr) -> int | None:
+    """p, when f(c·z) = c^p·f(z) for every c > 0; None when this is not seen."""
+    if f == Z:
+        return 1
+    if not f.free_symbols:
+        return 0
+    if isinstance(f, sp.Heaviside):
+        return 0 if degree(f.args[0]) is not None else None
+    if isinstance(f, Head):
+        return None if f.spec.numeric or f.spec.arity != 1 else degree(f.spec.definition(*f.args))
+    if isinstance(f, sp.Pow) and f.exp.is_Integer:
+        base = degree(f.base)
+        return None if base is None else base * int(f.exp)
+    degrees = [degree(a) for a in f.args]
+    if None in degrees or not isinstance(f, sp.Add | sp.Mul):
+        return None
+    if isinstance(f, sp.Mul):
+        return sum(cast(list[int], degrees))
+    return degrees[0] if len(set(degrees)) == 1 else None
