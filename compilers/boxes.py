@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import cast
 
 import torch
 from torch import Tensor
+
+from netsor.compilers.expectation.scratch import current_trace
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,42 @@ def adjoint(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bo
 
 def box(x: Tensor, leads: int, *moves: Move) -> Tensor:
     """Σ over taps of x moved along all dimensions of `moves` by the same tap; outside counts as zero."""
+    if current_trace() is not None:
+        return cast(Tensor, torch.ops.netsor.box(x, leads, _as_numbers(moves)))
+    return _sums(x, leads, moves)
+
+
+def _sums(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
     for group in separated(moves):
         x = _wrapping(x, leads, group) if any(m.wrap for m in group) else _box(x, leads, group)
     return x
+
+
+@torch.library.custom_op("netsor::box", mutates_args=())
+def _opaque(x: Tensor, leads: int, moves: list[int]) -> Tensor:
+    """A box that a compiled block calls as it is: torch.compile would do all its passes in one, with a branch a tap."""
+    return _sums(x, leads, _as_moves(moves))
+
+
+@_opaque.register_fake
+def _(x: Tensor, leads: int, moves: list[int]) -> Tensor:
+    shape = list(x.shape)
+    for m in _as_moves(moves):
+        shape[leads + m.dim] = m.size
+    return x.new_empty(shape)
+
+
+def _as_numbers(moves: tuple[Move, ...]) -> list[int]:
+    return [n for m in moves for n in (m.dim, m.stride, m.size, m.wrap, m.back, len(m.offsets), *m.offsets)]
+
+
+def _as_moves(numbers: list[int]) -> tuple[Move, ...]:
+    found, rest = [], numbers
+    while rest:
+        dim, stride, size, wrap, back, count, *rest = rest
+        found.append(Move(dim, tuple(rest[:count]), stride, size, bool(wrap), bool(back)))
+        rest = rest[count:]
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from netsor.compilers import cost as costs
 from netsor.compilers import fallback, gram, ragged
+from netsor.compilers import fuse as fusing
 from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
@@ -37,15 +38,19 @@ class Kernel:
     dict by name for several inputs, or a list of single samples of different size.
     """
 
-    def __init__(self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any]) -> None:
+    def __init__(
+        self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool
+    ) -> None:
         self.program = program
         self.device = as_device(device)
         self.dtype = as_dtype(dtype)
         self.assumed = assumed
         self.options = options
+        self.fuse = fuse and fusing.available(str(self.device or "cpu"))
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
+        self._fused: dict[tuple[str, ...], fusing.Fused] = {}
 
     def __repr__(self) -> str:
         return f"<Kernel of {self.program.name}>"
@@ -78,6 +83,7 @@ class Kernel:
         one, two = self._inputs(module, x1, x2)
         if tile is None:
             tile = costs.tile(self._recursion(wanted), one.size | {"feature": 1}, one.dtype.itemsize)
+            tile = gram.evened(tile, max(one.samples, 0 if two is None else two.samples))
         return self._whole(module, one, two, wanted, tile)
 
     def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
@@ -96,9 +102,15 @@ class Kernel:
         pairs = module.pairs
         with sampling(**self.options):
             wide = self._recursion(get).wide
-            result = gram.whole(module.each, counted, one, two, frozenset(get), tile, wide)
+            fused = self._fused_blocks(module, get) if self.fuse else None
+            result = gram.whole(module.each, counted, one, two, frozenset(get), tile, wide, fused)
         result.assumed = self.assumed
         return result
+
+    def _fused_blocks(self, module: Any, get: tuple[str, ...]) -> fusing.Fused:
+        if get not in self._fused:
+            self._fused[get] = fusing.Fused(module.pairs, frozenset(get), fusing.obstacle(self._recursion(get)))
+        return self._fused[get]
 
     def _inputs(self, module: Any, x1: Any, x2: Any) -> tuple[Inputs, Inputs | None]:
         one = as_inputs(module.INPUTS, x1, self.dtype, self.device)
@@ -239,17 +251,15 @@ def compile(
     unless `assume_gia=True`; the results then say so. Kernels without an exact rule are sampled (`result.method`,
     `result.errors`) from `samples` draws, or until the standard error is at most `tol` relative to √(K_ii K_jj) (1e-3
     by default, or as near as 2 GB and 2²¹ draws allow).
+
+    `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
+    where that is not possible, a FusionWarning says why and nothing else changes.
     """
-    if fuse:
-        raise UnsupportedError(
-            "fuse=True: fusing the generated module with torch.compile is not part of this version", code="NT702",
-            hint="leave fuse out; the blocks are evaluated in place already",
-        )  # fmt: skip
     if output is not None:
         p = with_output(p, output)
     if not assume_gia:
         refuse_unless_valid(p)
-    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed})
+    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed}, fuse)
 
 
 def with_output(p: Any, name: str) -> Any:

@@ -15,7 +15,7 @@ from torch import Tensor
 from netsor.compilers.expectation import record
 from netsor.compilers.expectation.scratch import current, scratch
 from netsor.compilers.inputs import Inputs
-from netsor.compilers.results import KernelResult, describe_log
+from netsor.compilers.results import KernelResult, describe_log, flat
 from netsor.errors import InputError
 
 Block = tuple[slice, slice]
@@ -26,11 +26,12 @@ HELD = 16 * 1024 * 1024  # bytes of all steps of one tensor of a recurrence
 
 def whole(
     each: Callable[[Inputs], Any], pairs: Pairs, one: Inputs, two: Inputs | None,
-    get: frozenset[str], tile: int | None = None, wide: bool = False,
+    get: frozenset[str], tile: int | None = None, wide: bool = False, fused: Any = None,
 ) -> KernelResult:  # fmt: skip
     """All pairs of one and two (of one with itself when two is None), by blocks of `tile` × `tile` inputs.
 
-    `wide`: evaluated in float64 whatever the inputs' dtype, which the results keep.
+    `wide`: evaluated in float64 whatever the inputs' dtype, which the results keep. `fused`: the blocks
+    compiled (`fuse.Fused`).
     """
     if wide and one.dtype != torch.float64:
         double = None if two is None else two.to(torch.float64)
@@ -40,7 +41,7 @@ def whole(
     with record() as log, scratch():
         a = each(one)
         b = a if two is None else each(two)
-        run = Blocks(each, pairs, a, b, get)
+        run = Blocks(each, pairs, a, b, get, fused)
         out = _assemble(run, tile or max(one.samples, b.data.samples))
     result = _result(a, out, get)
     result.method, result.error = describe_log(log)
@@ -55,31 +56,47 @@ def same(one: Inputs, two: Inputs) -> bool:
 
 
 class Blocks:
-    """The kernels of any block. Float32 entries that are too close to |ρ| = 1 are computed again in float64."""
+    """The kernels of any block. Pairs too close to |ρ| = 1, for float32 or a compiled block, are computed again."""
 
-    def __init__(self, each: Callable[[Inputs], Any], pairs: Pairs, a: Any, b: Any, get: frozenset[str]) -> None:
+    def __init__(
+        self, each: Callable[[Inputs], Any], pairs: Pairs, a: Any, b: Any, get: frozenset[str], fused: Any = None
+    ) -> None:
         self.each, self.pairs, self.a, self.b, self.get = each, pairs, a, b, get
         self.symmetric = a is b
         self.near: list[Tensor] = []  # numbers of the two inputs, [entries, 2]
         self.chunk = 1024
         tensors = (*a.data.arrays.values(), *b.data.arrays.values())
         self.differentiable = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        self.fused = None if self.differentiable else fused
+        if self.fused is not None:
+            self.a, self.b = self.fused.extended(a, b)
+            self.numbers = torch.arange(max(self.shape), device=a.data.device, dtype=a.data.dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.a.data.samples, self.b.data.samples
 
     def __call__(self, rows: slice, cols: slice) -> dict[str, Tensor]:
+        if self.fused is not None:
+            columns = self.numbers[cols] if self.symmetric else -1 - self.numbers[cols]  # nothing meets itself
+            found = self.fused(self.a.rows(rows), self.b.cols(cols), self.numbers[rows][:, None], columns[None])
+            if found is not None:
+                self._again(found[1], rows, cols)
+                return found[0]
         shared = current()
         assert shared is not None
         shared.watching = self.a.data.dtype == torch.float32 and not self.differentiable
-        out = _flat(self.pairs(self.a.rows(rows), self.b.cols(cols), self.get))
+        out = flat(self.pairs(self.a.rows(rows), self.b.cols(cols), self.get))
         if shared.near is not None:
-            found = shared.near.expand(rows.stop - rows.start, cols.stop - cols.start).nonzero()
-            self.near.append(found + torch.tensor([rows.start, cols.start], device=found.device))
+            self._again(shared.near, rows, cols)
         shared.watching = False
         shared.release()
         return out
+
+    def _again(self, mask: Tensor, rows: slice, cols: slice) -> None:
+        found = mask.expand(rows.stop - rows.start, cols.stop - cols.start).nonzero()
+        if len(found):
+            self.near.append(found + torch.tensor([rows.start, cols.start], device=found.device))
 
     def repair(self, out: dict[str, Tensor]) -> None:
         """Compute the entries again that were too near for float32, and write them into the whole kernels."""
@@ -88,7 +105,7 @@ class Blocks:
         a = self.each(self.a.data.to(torch.float64))
         b = a if self.symmetric else self.each(self.b.data.to(torch.float64))
         for i, j in (part.unbind(1) for part in torch.cat(self.near).split(self.chunk)):
-            for key, value in _flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get)).items():
+            for key, value in flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get)).items():
                 out[key][i, j] = value[:, 0].to(out[key].dtype)
                 if self.symmetric:
                     out[key][j, i] = mirrored(value)[0].to(out[key].dtype)
@@ -150,11 +167,6 @@ def _joined(found: list[tuple[Block, Tensor]], shape: tuple[int, int], symmetric
     return torch.cat([torch.cat([grid[i, j] for j in across], 1) for i in starts], 0)
 
 
-def _flat(out: dict[str, Any]) -> dict[str, Tensor]:
-    flat = {k: v for k, v in out.items() if k != "terms"}
-    return flat | {f"terms.{k}": v for k, v in out.get("terms", {}).items()}
-
-
 def _nested(out: dict[str, Any]) -> dict[str, Any]:
     terms = {k.removeprefix("terms."): v for k, v in out.items() if k.startswith("terms.")}
     rest = {k: v for k, v in out.items() if not k.startswith("terms.")}
@@ -185,6 +197,11 @@ def default_tile(elements: int, itemsize: int, steps: int = 1) -> int:
     """
     one = itemsize * max(1, elements)
     return max(1, math.isqrt(CACHE // one), math.isqrt(min(CACHE * steps, HELD) // one) if steps > 1 else 1)
+
+
+def evened(tile: int, count: int) -> int:
+    """The smallest blocks that are as few as those of `tile` inputs: all of nearly one size."""
+    return -(-count // max(1, -(-count // tile)))
 
 
 def parse_memory(memory: str | int | float) -> int:

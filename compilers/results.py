@@ -51,3 +51,9 @@ def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:
     method = "+".join(sorted(used, key=lambda m: order.index(m) if m in order else len(order))) or "closed form"
     bounds = [float(b) for m, b in log if m != "closed form"]
     return method, max(bounds) if bounds else None
+
+
+def flat(out: dict[str, Any]) -> dict[str, Any]:
+    """The kernels of a block by name, the terms as "terms.…"."""
+    plain = {k: v for k, v in out.items() if k != "terms"}
+    return plain | {f"terms.{k}": v for k, v in out.get("terms", {}).items()}

@@ -216,23 +216,20 @@ def windows(
 def contract(subscripts: str, operands: Sequence[Any], **sizes: int) -> Tensor:
     """An einsum whose operands may have size 1 where a letter has another size."""
     tensors = []
-    inputs, output = subscripts.split("->")
-    for letters, x in zip(inputs.split(","), operands, strict=True):
+    terms = subscripts.split("->")[0].split(",")
+    for letters, x in zip(terms, operands, strict=True):
         t = torch.as_tensor(x)
-        shape = (
-            t.shape[len(t.shape) - len(letters) :]
-            if t.dim() >= len(letters)
-            else (1,) * (len(letters) - t.dim()) + t.shape
-        )
-        want = [sizes.get(c, shape[i]) for i, c in enumerate(letters)]
-        tensors.append(t.reshape(shape).expand(want))
+        tensors.append(t.reshape((1,) * (len(letters) - t.dim()) + t.shape[max(0, t.dim() - len(letters)) :]))
     lead: dict[str, int] = {}
-    for letters, t in zip(inputs.split(","), tensors, strict=True):
-        for c, s in zip(letters, t.shape, strict=True):
-            lead[c] = s if s != 1 else lead.get(c, 1)
-    tensors = [t.expand([lead[c] for c in letters]) for letters, t in zip(inputs.split(","), tensors, strict=True)]
-    kept = [t.to(_common(tensors)) for t in tensors]
-    return torch.einsum(f"{inputs}->{output}", *kept)
+    for letters, t in zip(terms, tensors, strict=True):
+        for c, n in zip(letters, t.shape, strict=True):
+            lead[c] = n if n != 1 else lead.get(c, 1)
+    missing = {c: n for c, n in sizes.items() if lead.get(c, n) == 1 != n}  # no operand depends on the letter
+    for i, letters in enumerate(terms):
+        own = {c: lead[c] for c in letters if letters.count(c) > 1} | {c: missing[c] for c in letters if c in missing}
+        tensors[i] = tensors[i].expand([own.get(c, n) for c, n in zip(letters, tensors[i].shape, strict=True)])
+        missing = {c: n for c, n in missing.items() if c not in own}
+    return torch.einsum(subscripts, *(t.to(_common(tensors)) for t in tensors))
 
 
 def _common(tensors: Sequence[Tensor]) -> torch.dtype:

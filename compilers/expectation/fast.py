@@ -14,21 +14,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from operator import methodcaller
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation import engine, mehler
+from netsor.compilers.expectation import engine, fused, mehler
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import gauss
 from netsor.compilers.expectation.report import report
-from netsor.compilers.expectation.scratch import Scratch, current, same_memory, untracked
+from netsor.compilers.expectation.scratch import Scratch, current, current_trace, same_memory, untracked
 from netsor.compilers.expectation.terms import Gate, Term
 
-NEAR = {torch.float32: 1e-3, torch.float64: 1e-5}  # 1 − |r| below this is near
+NEAR = fused.NEAR
 STEP = Gate(0.5, 0.5, 0.0)
-Rule = Callable[["Block"], Tensor]
+Rule = Callable[[Any], Tensor]  # of a Block, or of a TracedBlock
 Exact = Callable[..., Tensor]
 Mean = Tensor | None
 
@@ -85,6 +86,20 @@ class Block:
     def angle(self) -> Tensor:
         """π − θ."""
         return self._once("angle", lambda: torch.neg(self.correlation).acos_())
+
+    def relu(self) -> Tensor:
+        out = self.complement.sqrt_()
+        return out.mul_(root(self.k11)).mul_(root(self.k22)).addcmul_(self.k12, self.angle, value=0.5 / math.pi)
+
+    def step(self) -> Tensor:
+        return self.angle * (0.5 / math.pi)
+
+    def erf(self) -> Tensor:
+        return torch.asin(self.correlation).mul_(2 / math.pi)
+
+    def gaussian(self) -> Tensor:
+        one, two = ((t / (k + t)).sqrt_() for k, t in zip((self.k11, self.k22), self.noise, strict=True))
+        return self.complement.rsqrt_().mul_(one).mul_(two)
 
 
 def diagonal(x: Tensor, paired: int) -> Tensor:
@@ -165,24 +180,6 @@ def near(r: Tensor) -> Tensor | None:
     return (r > bound) if low >= -bound else (r < -bound) if high <= bound else r.abs() > bound
 
 
-def _relus(b: Block) -> Tensor:
-    out = b.complement.sqrt_()
-    return out.mul_(root(b.k11)).mul_(root(b.k22)).addcmul_(b.k12, b.angle, value=0.5 / math.pi)
-
-
-def _steps(b: Block) -> Tensor:
-    return b.angle * (0.5 / math.pi)
-
-
-def _erfs(b: Block) -> Tensor:
-    return torch.asin(b.correlation).mul_(2 / math.pi)
-
-
-def _gaussians(b: Block) -> Tensor:
-    one, two = ((t / (k + t)).sqrt_() for k, t in zip((b.k11, b.k22), b.noise, strict=True))
-    return b.complement.rsqrt_().mul_(one).mul_(two)
-
-
 # ---------------------------------------------------------------- which functions
 
 
@@ -199,7 +196,7 @@ def _linear(f: Fn, power: int) -> tuple[float, float] | None:
 
 def _homogeneous(f: Fn, g: Fn) -> Rule | None:
     """Bilinearity over x^power and x^power·step, the same power in both."""
-    for power, base in enumerate((_steps, _relus)):
+    for power, base in enumerate((methodcaller("step"), methodcaller("relu"))):
         one, two = _linear(f, power), _linear(g, power)
         if one is not None and two is not None and one[1] and two[1]:
             (a, b), (c, d) = one, two
@@ -230,10 +227,10 @@ def _smooth(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
     if _is_erf(s) and _is_erf(t):
         assert s.gate is not None and t.gate is not None
         size = c * d * s.gate.half * t.gate.half
-        return (lambda b: _erfs(b).mul_(size)), (s.gate.noise, t.gate.noise)
+        return (lambda b: b.erf().mul_(size)), (s.gate.noise, t.gate.noise)
     if s.quadratic and t.quadratic and s.gate is None and t.gate is None:
         factor = c * d
-        return (lambda b: _gaussians(b).mul_(factor)), (0.5 / s.quadratic, 0.5 / t.quadratic)
+        return (lambda b: b.gaussian().mul_(factor)), (0.5 / s.quadratic, 0.5 / t.quadratic)
     return None
 
 
@@ -301,6 +298,29 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
     return repaired(out, block.near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
 
 
+def _traced(
+    trace: fused.Trace, f: Fn, g: Fn, given: tuple[Tensor, ...], means: tuple[Mean, Mean], same: bool
+) -> Tensor:
+    found = rule(f, g) if means == (None, None) and all(isinstance(k, Tensor) for k in given) else None
+    if found is None:
+        raise fused.Untraceable(
+            "a function without a formula of few operations (relu and erf, their like and derivatives have one)"
+        )
+    report("closed form", 0.0)
+    k11, k22, k12 = given
+    block = fused.TracedBlock(trace, k11, k22, k12, found[1], same)
+    out = found[0](block)
+    return out if block.own is None else torch.where(block.own, _own_value(f, g, k11), out)
+
+
+def _own_value(f: Fn, g: Fn, k: Tensor) -> Tensor:
+    found = _homogeneous_own(f, g)
+    if found is None:
+        raise fused.Untraceable("an entry of one input twice without a formula")
+    factor, power = found
+    return k.clamp(min=0) * factor if power else torch.full_like(k, factor).masked_fill(k <= 0, _at_zero(f, g))
+
+
 def repaired(out: Tensor, mask: Tensor | None, given: tuple[Tensor, ...], exact: Exact) -> Tensor:
     """The entries of the mask again, by `exact` over flat float64 covariances."""
     if mask is None:
@@ -317,6 +337,9 @@ def E2(
     f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None, same: bool = False
 ) -> Tensor:
     """E f(u)g(v) as `engine.E2` has it, by the fast routes where there is one; `same`: one variable of two inputs."""
+    trace = current_trace()
+    if trace is not None:
+        return _traced(trace, f, g, (k11, k22, k12), (m1, m2), same)
     if m1 is None and m2 is None and all(isinstance(k, Tensor) for k in (k11, k22, k12)):
         found = pair(f, g, k11, k22, k12, same)
         if found is not None:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.expectation.fused import Trace
+
 Key = tuple[Any, ...]
 
 
@@ -20,6 +22,7 @@ class Scratch:
     """`near` marks the pairs `[n, m]` of a float32 block that are too close to |ρ| = 1 for float32."""
 
     def __init__(self) -> None:
+        self.trace: Trace | None = None
         self.near: Tensor | None = None
         self.watching = False
         self._last: tuple[tuple[float, float], list[Tensor], dict[str, Any]] | None = None
@@ -55,6 +58,12 @@ _current: ContextVar[Scratch | None] = ContextVar("netsor_scratch", default=None
 
 def current() -> Scratch | None:
     return _current.get()
+
+
+def current_trace() -> Trace | None:
+    """Of the block that is being traced, if one is."""
+    own = _current.get()
+    return None if own is None else own.trace
 
 
 @contextmanager

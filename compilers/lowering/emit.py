@@ -43,6 +43,8 @@ from netsor.compilers.derive.values import (
     Value,
     Win,
     index_symbols,
+    mul,
+    split,
     symbols,
 )
 from netsor.compilers.lowering.functions import Functions, number
@@ -159,14 +161,50 @@ class Emitter:
                 return self._indicator(v, order)
 
     def _sum(self, v: Add, order: Sequence[Sym]) -> str:
+        if self.space == "pair":
+            return self._one_pass(v, order)
         text = ""
         for a in v.args:
-            part = self.emit(a, order)
-            if part.startswith("-") and text:
-                text += " - " + part[1:]
-            else:
-                text += (" + " if text else "") + part
+            text = _plus(text, self.emit(a, order))
         return text
+
+    def _one_pass(self, v: Add, order: Sequence[Sym]) -> str:
+        """A sum over pairs: a multiple is added in the pass that multiplies it, a number in place."""
+        parts = [(*split(a), a) for a in v.args]
+        multiples = [(c, rest) for c, rest, _ in parts if c not in (1, -1) and self._is_tensor(rest)]
+        text = ""
+        for c, rest, a in parts:
+            if (c, rest) not in multiples and not isinstance(a, Num):
+                text = _plus(text, self.emit(a, order))
+        whole = any(self._is_tensor(rest) and (c, rest) not in multiples for c, rest, _ in parts)
+        for c, rest in multiples:
+            if whole:
+                text = f"torch.add({text}, {self.emit(rest, order)}, alpha={self._plain(Num(c))})"
+            else:
+                text = _plus(text, self.emit(mul(Num(c), rest), order))
+            whole = True
+        for a in v.args:
+            if isinstance(a, Num):
+                text = self._shifted(text, self._plain(a), bool(multiples))
+        return text
+
+    def _shifted(self, text: str, by: str, fresh: bool) -> str:
+        """A number added, in place to a tensor that nothing else reads."""
+        if not fresh:
+            return _plus(text, by)
+        return f"{text}.add_({by})" if text.startswith("torch.add(") else f"({text}).add_({by})"
+
+    def _is_tensor(self, v: Value) -> bool:
+        """Is the text of a value a tensor of pairs for certain?"""
+        match v:
+            case Access():
+                return v.entry.space == "pair" and v.entry not in self.tables
+            case Sum():
+                return self._is_tensor(v.body)
+            case Mul():
+                return any(self._is_tensor(a) for a in v.args)
+            case _:
+                return isinstance(v, Expect2)
 
     def _tight(self, a: Value, order: Sequence[Sym]) -> str:
         text = self.emit(a, order)
@@ -540,6 +578,12 @@ class Emitter:
         params = "".join(f", {self.emit(c, order)}" for c in v.params)
         kinks = _joint_kinks(v.f)
         return f"rt.joint(lambda {args}: {body}, ({cov},), ({means},), {kinks!r}{params})"
+
+
+def _plus(text: str, part: str) -> str:
+    if part.startswith("-") and text:
+        return f"{text} - {part[1:]}"
+    return f"{text} + {part}" if text else part
 
 
 def _joint_kinks(f: sp.Expr) -> tuple[int, ...] | None:

@@ -1,0 +1,164 @@
+"""Expectations of whole blocks without a branch, for blocks that are compiled as one (`ns.compile(…, fuse=True)`).
+
+With r = k12/√(k11·k22), u = 1 − |r|, s = √u, and the functions P and Q of u that are smooth on [0, 1],
+arccos|r| = s·P(u) and √(1 − r²) − |r|·arccos|r| = s³·Q(u), so that with θ = arccos r
+
+E relu·relu = √(k11·k22)·s³·Q(u)/2π + max(k12, 0)/2,  E step·step = (π − θ)/2π,  E erf·erf = (2/π)(π/2 − θ).
+
+One square root each; nothing cancels at either end. P and Q are polynomials to the precision of the dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NEAR = {torch.float32: 1e-3, torch.float64: 1e-5}  # 1 − |r| below this is near
+POINTS = {torch.float32: 8, torch.float64: 19}  # Chebyshev points of P; one fewer for Q
+
+
+class Untraceable(Exception):
+    """An expectation that has no formula without a branch."""
+
+
+# ---------------------------------------------------------------- polynomials
+
+_known: dict[torch.dtype, tuple[list[float], list[float]]] = {}
+
+
+def polynomials(dtype: torch.dtype) -> tuple[list[float], list[float]]:
+    """P and Q in powers of t = 2u − 1, lowest first."""
+    if dtype not in _known:
+        _known[dtype] = _polynomials(POINTS[dtype])
+    return _known[dtype]
+
+
+def _polynomials(points: int) -> tuple[list[float], list[float]]:
+    import mpmath
+
+    def p(u: Any) -> Any:
+        return mpmath.acos(1 - u) / mpmath.sqrt(u)
+
+    def q(u: Any) -> Any:
+        return (mpmath.sqrt(u * (2 - u)) - (1 - u) * mpmath.acos(1 - u)) / (u * mpmath.sqrt(u))
+
+    with mpmath.workdps(50):
+        return _in_powers(mpmath, p, points), _in_powers(mpmath, q, points - 1)
+
+
+def _in_powers(mp: Any, f: Callable[[Any], Any], count: int) -> list[float]:
+    """The interpolant of f((1 + t)/2) at `count` Chebyshev points, in powers of t."""
+    nodes = [mp.cos(mp.pi * (2 * j + 1) / (2 * count)) for j in range(count)]
+    powers = mp.matrix([[x**i for i in range(count)] for x in nodes])
+    return [float(c) for c in mp.lu_solve(powers, mp.matrix([f((1 + x) / 2) for x in nodes]))]
+
+
+def _horner(coefficients: list[float], t: Tensor) -> Tensor:
+    out = coefficients[-1] * t + coefficients[-2]
+    for c in coefficients[-3::-1]:
+        out = out * t + c
+    return out
+
+
+# ---------------------------------------------------------------- transforms
+
+
+class Geometry:
+    """r and what the transforms have in common; `size` is |r|."""
+
+    def __init__(self, k12: Tensor, inverse1: Tensor, inverse2: Tensor) -> None:
+        self.k12 = k12
+        self.r = k12 * inverse1 * inverse2
+        self.size = self.r.abs()
+        self.u = (1 - self.size).clamp(min=0)
+        self.root = self.u.sqrt()
+        self.t = 2 * self.u - 1
+        self.angle = self.root * _horner(polynomials(k12.dtype)[0], self.t)  # arccos|r|
+
+    def relu(self, root1: Tensor, root2: Tensor) -> Tensor:
+        """`root1`·`root2` is √(k11·k22)/2π."""
+        arch = self.u * self.root * _horner(polynomials(self.k12.dtype)[1], self.t)
+        return arch * (root1 * root2) + 0.5 * self.k12.clamp(min=0)
+
+    def step(self) -> Tensor:
+        return torch.where(self.r >= 0, math.pi - self.angle, self.angle) * (0.5 / math.pi)
+
+    def erf(self) -> Tensor:
+        rest = 1 - self.angle * (2 / math.pi)
+        return torch.where(self.r >= 0, rest, -rest)
+
+
+# ---------------------------------------------------------------- what a trace knows
+
+
+class Trace:
+    """Of the block that is being traced: which samples meet, functions of the variances, and how near |r| comes to 1.
+
+    `rows` `[n, 1]` and `cols` `[1, m]` number the samples; `single(k, name, noise)` is a function of a variance that
+    was computed outside of the block.
+    """
+
+    def __init__(self, rows: Tensor, cols: Tensor, single: Callable[[Tensor, str, float], Tensor]) -> None:
+        self.rows, self.cols, self.single = rows, cols, single
+        self.nearest: Tensor | None = None  # the largest |r| of each pair, [n, m]
+        self._last: tuple[Tensor, float, Geometry] | None = None
+
+    def geometry(
+        self, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float], own: Tensor | None
+    ) -> Geometry:
+        if noise[0] != noise[1] or k12.dtype not in POINTS:
+            raise Untraceable("a product of two different smooth functions")
+        if self._last is None or self._last[0] is not k12 or self._last[1] != noise[0]:
+            inverses = self.single(k11, "inverse", noise[0]), self.single(k22, "inverse", noise[1])
+            found = Geometry(k12, *inverses)
+            self._last = (k12, noise[0], found)
+            size = found.size if own is None else found.size.masked_fill(own, 0.0)
+            largest = size.flatten(2).amax(2) if size.dim() > 2 else size
+            self.nearest = largest if self.nearest is None else torch.maximum(self.nearest, largest)
+        return self._last[2]
+
+    def own(self, k11: Tensor, k22: Tensor, k12: Tensor) -> Tensor | None:
+        """Where the two variables are those of one input at one place: a mask that broadcasts to k12."""
+        half, odd = divmod(k12.dim() - 2, 2)
+        mask = (self.rows == self.cols).reshape(len(self.rows), self.cols.shape[1], *[1] * (k12.dim() - 2))
+        if k11.shape[2:] == k12.shape[2:] == k22.shape[2:]:
+            return mask
+        sizes = k12.shape[2 : 2 + half]
+        if odd or k11.shape[2:] != (*sizes, *[1] * half) or k22.shape[2:] != (*[1] * half, *sizes):
+            return None
+        for axis, size in enumerate(sizes):
+            place = torch.arange(size, device=k12.device)
+            behind = half - 1 - axis
+            first, second = place.view(size, *[1] * (behind + half)), place.view(size, *[1] * behind)
+            mask = mask & (first == second)
+        return mask
+
+
+class TracedBlock:
+    """A block as the rules of `fast` want it, while it is traced."""
+
+    def __init__(
+        self, trace: Trace, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float], same: bool
+    ) -> None:
+        self.trace, self.k11, self.k22, self.k12, self.noise = trace, k11, k22, k12, noise
+        self.own = trace.own(k11, k22, k12) if same and noise == (0.0, 0.0) else None
+        self.geometry = trace.geometry(k11, k22, k12, noise, self.own)
+
+    def relu(self) -> Tensor:
+        roots = (self.trace.single(k, "root", 0.0) for k in (self.k11, self.k22))
+        return self.geometry.relu(*roots)
+
+    def step(self) -> Tensor:
+        return self.geometry.step()
+
+    def erf(self) -> Tensor:
+        return self.geometry.erf()
+
+    def gaussian(self) -> Tensor:
+        u = self.geometry.u
+        one, two = ((t / (k + t)).sqrt() for k, t in zip((self.k11, self.k22), self.noise, strict=True))
+        return (u * (2 - u)).rsqrt() * (one * two)
