@@ -18,7 +18,7 @@ from netsor.compilers import cost as costs
 from netsor.compilers import fallback, gram, ragged
 from netsor.compilers import fuse as fusing
 from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
-from netsor.compilers.derive.recursion import Recursion
+from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.inputs import Inputs, as_inputs
 from netsor.compilers.joint import sampling
@@ -156,10 +156,7 @@ class Kernel:
 
     def _program_for(self, get: tuple[str, ...]) -> Any:
         """For terms the backward lines are needed; outputs with axes take the tangent route."""
-        if "terms" not in get or self.program.gradients:
-            return self.program
-        axes = [a for o in self.program.outputs for a in o.vector.axes if a not in o.readout.axes]
-        if axes:
+        if "terms" not in get or self.program.gradients or output_axes(self.program):
             return self.program
         from netsor.backprop import backprop
 

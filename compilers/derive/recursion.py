@@ -251,10 +251,13 @@ class Derivation:
     # ------------------------------------------------------------ per-array terms
 
     def _terms(self) -> dict[str, Result]:
-        """The NTK by trained array: D·C when the program has its backward lines, else the tangent kernel of each."""
+        """The NTK by trained array: D·C when the program has its backward lines, else the tangent kernel of each.
+
+        An output with axes is several functions, and D·C is of one: it takes the tangent kernels too.
+        """
         from netsor.compilers.derive.arrays import array_terms, tangent_terms
 
-        return array_terms(self) if self.program.gradients else tangent_terms(self)
+        return array_terms(self) if self.program.gradients and not output_axes(self.program) else tangent_terms(self)
 
     # ------------------------------------------------------------ named vectors and scalars
 
@@ -285,6 +288,11 @@ class Derivation:
             d.axis: Sym(i, d.size, 0 if isinstance(d.size, int) else 1, d.axis.name) for i, d in enumerate(var.dims)
         }
         return Result(name, self.rules.scalar(var, 1, table), tuple(table.values()), "scalar")
+
+
+def output_axes(program: Any) -> list[ir.Axis]:
+    """The axes of the outputs that their readouts do not sum over."""
+    return [a for o in program.outputs for a in o.vector.axes if a not in o.readout.axes]
 
 
 def _inverse_root(sym: Sym) -> Value:
