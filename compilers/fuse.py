@@ -30,11 +30,7 @@ MOST = 32  # shapes compiled for one kernel
 
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
 Body = Callable[..., tuple[Tensor, ...]]
-Single = tuple[str, str, float]  # an entry of the inputs, which function of it, the noise
-SINGLES: dict[str, Callable[[Tensor, float], Tensor]] = {
-    "inverse": fast.inverse_root,
-    "root": lambda k, noise: fast.root(k),
-}
+Single = tuple[str, Any, float]  # an entry of the inputs, which function of it, the noise
 
 
 class FusionWarning(UserWarning):
@@ -97,7 +93,7 @@ class Fused:
         return (a, b) if not self.singles else (self._with(a), self._with(a) if a is b else self._with(b))
 
     def _with(self, each: Any) -> Any:
-        extra = {_label(s): SINGLES[s[1]](each.values[s[0]], s[2]) for s in self.singles or ()}
+        extra = {_label(s): _single(each.values[s[0]], s[1], s[2]) for s in self.singles or ()}
         return type(each)(each.data, each.constants, **each.values, **extra)
 
     def _look(self, a: Any, b: Any) -> None:
@@ -120,16 +116,20 @@ class Fused:
             t.data_ptr(): (each, name) for each in (a, b) for name, t in each.values.items() if isinstance(t, Tensor)
         }
 
-        def single(k: Tensor, what: str, noise: float) -> Tensor:
+        def home(k: Tensor) -> tuple[Any, str] | None:
             each, name = places.get(k.data_ptr(), (None, ""))
-            if each is None or each.values[name].numel() != k.numel():
-                return SINGLES[what](k, noise)
-            found[name, what, noise] = None
-            known: Tensor | None = each.values.get(_label((name, what, noise)))
-            return SINGLES[what](k, noise) if known is None else known.reshape(k.shape)
+            return None if each is None or each.values[name].numel() != k.numel() else (each, name)
+
+        def single(k: Tensor, what: Any, noise: float) -> Tensor:
+            at = home(k)
+            if at is None:
+                return _single(k, what, noise)
+            found[at[1], what, noise] = None
+            known: Tensor | None = at[0].values.get(_label((at[1], what, noise)))
+            return _single(k, what, noise) if known is None else known.reshape(k.shape)
 
         with scratch() as own:
-            own.trace = Trace(rows, cols, single)
+            own.trace = Trace(rows, cols, single, lambda k: home(k) is not None)
             out = flat(self.pairs(a, b, self.get))
             nearest = own.trace.nearest
         return out, torch.zeros(len(rows), cols.shape[1], device=rows.device) if nearest is None else nearest
@@ -186,6 +186,15 @@ def _options() -> dict[str, Any]:
     if hasattr(torch.compiler, "skip_all_guards_unsafe"):
         options["guard_filter_fn"] = torch.compiler.skip_all_guards_unsafe
     return options
+
+
+def _single(k: Tensor, what: Any, noise: float) -> Tensor:
+    if what == "inverse":
+        return fast.inverse_root(k, noise)
+    if what == "root":
+        return fast.root(k)
+    f, g = what
+    return fast.E11(f, g, k)
 
 
 def _label(single: Single) -> str:

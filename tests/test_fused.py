@@ -220,3 +220,16 @@ def test_gradients(inputs: torch.Tensor, traced: list[int]) -> None:
     x = inputs[:5].clone().requires_grad_()
     ns.compile(mlp(depth=1), fuse=True)(x).ntk.sum().backward()
     assert x.grad is not None and bool(x.grad.isfinite().all()) and not traced
+
+
+@pytest.mark.parametrize("phi", ["relu", "abs", "erf"])
+def test_float32(phi: str, traced: list[int]) -> None:
+    """On the diagonal and off it, a compiled float32 block is as near to float64 as an ordinary one."""
+    x = torch.as_tensor(np.random.default_rng(3).standard_normal((60, 20)))
+    p = mlp(depth=5, phi=phi, var_w=2, var_b=0.0 if phi == "abs" else 1.0)
+    exact, plain, got = ns.compile(p)(x), ns.compile(p)(x.float()), ns.compile(p, fuse=True)(x.float())
+    assert len(traced) == 1
+    for name in ("nngp", "ntk"):
+        want = getattr(exact, name)
+        fused_error, plain_error = ((getattr(r, name) - want).abs().max() for r in (got, plain))
+        assert fused_error <= max(2 * plain_error, 1e-6 * want.abs().max())

@@ -308,15 +308,17 @@ def _traced(
         )
     report("closed form", 0.0)
     k11, k22, k12 = given
-    block = fused.TracedBlock(trace, k11, k22, k12, found[1], same)
+    own = _own_value(trace, f, g, k11) if same else None
+    block = fused.TracedBlock(trace, k11, k22, k12, found[1], own is not None)
     out = found[0](block)
-    return out if block.own is None else torch.where(block.own, _own_value(f, g, k11), out)
+    return out if block.own is None or own is None else torch.where(block.own, own, out)
 
 
-def _own_value(f: Fn, g: Fn, k: Tensor) -> Tensor:
+def _own_value(trace: fused.Trace, f: Fn, g: Fn, k: Tensor) -> Tensor | None:
+    """E f(u)g(u) without a branch; None without a formula, unless the variance is known outside of the block."""
     found = _homogeneous_own(f, g)
     if found is None:
-        raise fused.Untraceable("an entry of one input twice without a formula")
+        return trace.single(k, (f, g), 0.0) if trace.known(k) else None
     factor, power = found
     return k.clamp(min=0) * factor if power else torch.full_like(k, factor).masked_fill(k <= 0, _at_zero(f, g))
 

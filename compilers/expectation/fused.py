@@ -98,12 +98,19 @@ class Geometry:
 class Trace:
     """Of the block that is being traced: which samples meet, functions of the variances, and how near |r| comes to 1.
 
-    `rows` `[n, 1]` and `cols` `[1, m]` number the samples; `single(k, name, noise)` is a function of a variance that
-    was computed outside of the block.
+    `rows` `[n, 1]` and `cols` `[1, m]` number the samples. `single(k, which, noise)` is a function of a variance,
+    computed outside of the block where the variance is `known` there: "inverse" 1/√(k + noise), "root" √(k/2π), or for
+    a pair of functions E f(u)g(u).
     """
 
-    def __init__(self, rows: Tensor, cols: Tensor, single: Callable[[Tensor, str, float], Tensor]) -> None:
-        self.rows, self.cols, self.single = rows, cols, single
+    def __init__(
+        self,
+        rows: Tensor,
+        cols: Tensor,
+        single: Callable[[Tensor, Any, float], Tensor],
+        known: Callable[[Tensor], bool],
+    ) -> None:
+        self.rows, self.cols, self.single, self.known = rows, cols, single, known
         self.nearest: Tensor | None = None  # the largest |r| of each pair, [n, m]
         self._last: tuple[Tensor, float, Geometry] | None = None
 
@@ -145,7 +152,7 @@ class TracedBlock:
         self, trace: Trace, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float], same: bool
     ) -> None:
         self.trace, self.k11, self.k22, self.k12, self.noise = trace, k11, k22, k12, noise
-        self.own = trace.own(k11, k22, k12) if same and noise == (0.0, 0.0) else None
+        self.own = trace.own(k11, k22, k12) if same else None
         self.geometry = trace.geometry(k11, k22, k12, noise, self.own)
 
     def relu(self) -> Tensor:
