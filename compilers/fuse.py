@@ -174,7 +174,7 @@ class Fused:
                 compiled = torch.compile(graph, dynamic=False, fullgraph=True, options=_options())
                 compiled(*tensors)
         except Exception as error:  # a branch on values, or what the compiler says of its own
-            self._give_up(_first_line(error))
+            self._give_up(f"a block could not be traced or compiled ({_first_line(error)})")
             return False
         self._compiled[key] = names, compiled
         return True

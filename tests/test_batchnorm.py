@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -292,3 +293,13 @@ def test_terms_of_programs_with_backward_lines() -> None:
         assert torch.allclose(got.terms[name], term, rtol=1e-12, atol=1e-12)
     total = torch.stack(list(got.terms.values())).sum(0)
     assert torch.allclose(total, want.ntk, rtol=1e-10, atol=1e-10)
+
+
+def test_homogeneous_functions_are_known_by_their_definition() -> None:
+    """A function of one's own that is leaky relu has leaky relu's radial rule."""
+    x = batch(4, 5, 1)
+    own = ns.function("prelu", lambda z: ns.relu(z) - Fraction(1, 5) * ns.relu(-z))
+    want = exact(affine(1, ns.leaky_relu(0.2), (0.5, 0.7)), x, None)
+    got = exact(affine(1, own, (0.5, 0.7)), x, None)
+    for key, value in want.items():
+        torch.testing.assert_close(got[key], value, rtol=1e-8, atol=1e-10)

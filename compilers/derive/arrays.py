@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from netsor import ir
 from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.rules import data_of, readouts_flip
+from netsor.compilers.derive.rules import data_of, forward_variables, readouts_flip
 from netsor.compilers.derive.terms import Terms, dense, inside, scale, sum_left, swap
 from netsor.compilers.derive.values import ONE, Copy, FeatureDim, Num, Sym, Value, add, mul
 from netsor.errors import CheckError, UnsupportedError
@@ -161,16 +161,7 @@ def _in_both(s: Sym) -> Value:
 
 def _backward_lines(program: Any) -> set[ir.Var]:
     """Variables of the backward pass: gradients, what only they read, and whatever is computed from a gradient."""
-    from netsor.dsl import inputs_of
-
-    forward: set[ir.Var] = set()
-    by_var = {x.out: x for x in program.lines}
-    stack = [o.vector for o in program.outputs]
-    while stack:
-        v = stack.pop()
-        if v not in forward:
-            forward.add(v)
-            stack.extend(inputs_of(by_var[v]))
+    forward = forward_variables(program)
     return {x.out for x in program.lines if x.out not in forward}
 
 

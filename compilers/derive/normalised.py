@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.functions_of import Sides, derivative
+from netsor.compilers.derive.functions_of import Sides, degree, derivative
 from netsor.compilers.derive.nodes import AnyNode, Fun, Reduced, unsupported
 from netsor.compilers.derive.requests import Ref
 from netsor.compilers.derive.terms import Terms, collect, dense, scale, single
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from netsor.compilers.derive.expectations import Expectations, Monomial, Scope
 
 Z = sp.Symbol("z", real=True)
-DEGREE = {"relu": 1, "abs": 1, "step": 0, "sign": 0}
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,6 @@ def radius_of(node: AnyNode, gaussian: frozenset[int]) -> Radius | None:
     if inner.expr != arg.symbol**2 or arg.id not in gaussian:
         return None
     return Radius(cast(AnyNode, arg), tuple(axes))
-
-
-def degree(h: Head) -> int | None:
-    """The degree q with φ(a x) = a^q φ(x) for a > 0."""
-    name = h.spec.name
-    if name.startswith("leaky_relu["):
-        return 0 if name.endswith("'") else 1
-    return DEGREE.get(name)
 
 
 @dataclass
@@ -164,8 +155,8 @@ class Normalised:
         several = sum(not f.is_number for f in kept) > 1
         if not out and not several:
             return inner
-        q = degree(inner)
-        if q is None:
+        q = degree(inner.spec.sym(Z)) if inner.spec.arity == 1 else None
+        if q not in (0, 1):
             raise unsupported(f"{inner.spec.name} of a normalised vector (it is not positively homogeneous)")
         opened = _of_product(inner, q, kept) if several else inner.spec.head(sp.Mul(*kept))
         return opened * sp.Mul(*out) ** q

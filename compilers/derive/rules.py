@@ -411,13 +411,19 @@ def _declared(left: ir.InputVector, right: ir.InputVector) -> sp.Expr:
     return sp.Integer(0)
 
 
-def readouts_flip(program: ir.ProgramLike) -> bool:
+def readouts_flip(program: Any) -> bool:
     """Are gradients odd in the readouts: of mean zero, independent of other vectors, not used in the forward pass?"""
-    from netsor.dsl import inputs_of
-
     inputs = [line for line in program.lines if isinstance(line, ir.InputVector)]
     block = covariance_blocks(program)
     others = {block[x.out] for x in inputs if not x.readout or x.mean != 0}
+    forward = forward_variables(program)
+    return not any(x.readout and (x.out in forward or block[x.out] in others) for x in inputs)
+
+
+def forward_variables(program: Any) -> set[ir.Var]:
+    """The outputs' vectors and all that they are computed from."""
+    from netsor.dsl import inputs_of
+
     by_var = {line.out: line for line in program.lines}
     forward: set[ir.Var] = set()
     stack = [o.vector for o in program.outputs]
@@ -426,7 +432,7 @@ def readouts_flip(program: ir.ProgramLike) -> bool:
         if v not in forward:
             forward.add(v)
             stack.extend(inputs_of(by_var[v]))
-    return not any(x.readout and (x.out in forward or block[x.out] in others) for x in inputs)
+    return forward
 
 
 def data_of(normal: Normal, node: Any) -> ir.Var:

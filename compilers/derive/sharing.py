@@ -6,12 +6,12 @@ Expectations of homogeneous functions do without a factor of their covariances: 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, cast
 
 import networkx as nx
 import sympy as sp
 
+from netsor.compilers.derive.functions_of import degree
 from netsor.compilers.derive.values import (
     Access,
     Add,
@@ -33,9 +33,7 @@ from netsor.compilers.derive.values import (
     sum_over,
     walk,
 )
-from netsor.functions import Head
 
-Z = sp.Symbol("z", real=True)
 Terms = dict[Value, tuple[sp.Expr, Value]]  # canonical form → the number in front, and the term without it
 
 
@@ -141,25 +139,3 @@ def _unscaled(v: Expect2) -> Value:
     if p is None or q is None or (p + q) % 2:
         return v
     return mul(Num(c ** ((p + q) // 2)), Expect2(v.f, v.g, k11, k22, k12, None, None))
-
-
-@lru_cache(maxsize=1024)
-def degree(f: sp.Expr) -> int | None:
-    """p, when f(c·z) = c^p·f(z) for every c > 0; None when this is not seen."""
-    if f == Z:
-        return 1
-    if not f.free_symbols:
-        return 0
-    if isinstance(f, sp.Heaviside):
-        return 0 if degree(f.args[0]) is not None else None
-    if isinstance(f, Head):
-        return None if f.spec.numeric or f.spec.arity != 1 else degree(f.spec.definition(*f.args))
-    if isinstance(f, sp.Pow) and f.exp.is_Integer:
-        base = degree(f.base)
-        return None if base is None else base * int(f.exp)
-    degrees = [degree(a) for a in f.args]
-    if None in degrees or not isinstance(f, sp.Add | sp.Mul):
-        return None
-    if isinstance(f, sp.Mul):
-        return sum(cast(list[int], degrees))
-    return degrees[0] if len(set(degrees)) == 1 else None

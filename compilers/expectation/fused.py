@@ -117,7 +117,9 @@ class Trace:
     def geometry(
         self, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float], own: Tensor | None
     ) -> Geometry:
-        if noise[0] != noise[1] or k12.dtype not in POINTS:
+        if k12.dtype not in POINTS:
+            raise Untraceable(f"{k12.dtype} (it is for float32 and float64)")
+        if noise[0] != noise[1]:
             raise Untraceable("a product of two different smooth functions")
         if self._last is None or self._last[0] is not k12 or self._last[1] != noise[0]:
             inverses = self.single(k11, "inverse", noise[0]), self.single(k22, "inverse", noise[1])
