@@ -5,15 +5,16 @@ Taps that are a product of independent offsets (rows × columns) are summed one 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation.scratch import current_trace
+from netsor.compilers.expectation.scratch import current_trace, empty
 
 
 @dataclass(frozen=True)
@@ -137,11 +138,87 @@ def _plan(
 
 
 def _box(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
+    steps = None if x.requires_grad and torch.is_grad_enabled() else _steps(x.shape, leads, moves)
+    if steps is not None:
+        return _flat(x.contiguous(), *steps)
     shape, copied, parts = _plan(x.shape, leads, moves)
-    out = x.clone(memory_format=torch.contiguous_format) if copied else x.new_zeros(shape)
+    out = empty(torch.Size(shape), x)
+    if copied:
+        out.copy_(x)
+    else:
+        out.zero_()
     for read, write in parts:
         out[write].add_(x[read])
     return out
+
+
+SHORT = 128  # a last dimension below this is moved together with those before it
+LONG = 2048  # numbers that are moved in one piece
+
+
+@lru_cache(maxsize=1024)
+def _steps(shape: torch.Size, leads: int, moves: tuple[Move, ...]) -> tuple[int, bool, tuple[Step, ...]] | None:
+    """How long a piece is, whether one tap is x itself, and how far the other taps lie in a piece, if they all do.
+
+    Steps over several dimensions as one: what crosses an edge is masked, which is faster than many short rows.
+    """
+    last = len(shape) - 1
+    dims = [leads + m.dim for m in moves]
+    if last not in dims or not 1 < shape[last] < SHORT or 0 in shape:
+        return None
+    if any(m.stride != 1 or m.size != shape[d] for m, d in zip(moves, dims, strict=True)):
+        return None
+    first = min(dims)
+    while first > leads and math.prod(shape[first:]) < LONG:
+        first -= 1
+    taps = [tuple(-m.offsets[t] if m.back else m.offsets[t] for m in moves) for t in range(len(moves[0].offsets))]
+    still = taps.count((0,) * len(moves))
+    steps = []
+    for tap in taps:
+        far = sum(o * math.prod(shape[d + 1 :]) for o, d in zip(tap, dims, strict=True))
+        if any(tap) and all(abs(o) < shape[d] for o, d in zip(tap, dims, strict=True)):
+            if far == 0:
+                return None
+            steps.append(Step(far, tuple(shape[first:]), tuple(d - first for d in dims), tap))
+    return (math.prod(shape[first:]), still == 1, tuple(steps)) if still <= 1 else None
+
+
+class Step(NamedTuple):
+    """A tap that reads `far` numbers ahead, in a piece of the sizes `shape` of which some `dims` move by `tap`."""
+
+    far: int
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+    tap: tuple[int, ...]
+
+
+@lru_cache(maxsize=64)
+def _inside(step: Step, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """1 where the tap reads inside, over a piece."""
+    out = torch.ones(step.shape, dtype=dtype, device=device)
+    for d, o in zip(step.dims, step.tap, strict=True):
+        place = torch.arange(step.shape[d], device=device) + o
+        valid = ((place >= 0) & (place < step.shape[d])).to(dtype)
+        out *= valid.view(-1, *[1] * (len(step.shape) - 1 - d))
+    return out.flatten()
+
+
+def _flat(x: Tensor, size: int, still: bool, steps: tuple[Step, ...]) -> Tensor:
+    source = x.view(-1, size)
+    out = empty(x.shape, x).view(-1, size)
+    if not (still and steps):
+        out.copy_(source) if still else out.zero_()
+    for i, step in enumerate(steps):
+        near = slice(0, size - step.far) if step.far > 0 else slice(-step.far, size)
+        read = slice(step.far, size) if step.far > 0 else slice(0, size + step.far)
+        mask = _inside(step, x.dtype, x.device)[near]
+        if i or not still:
+            out[:, near].addcmul_(source[:, read], mask)
+        else:
+            torch.addcmul(source[:, near], source[:, read], mask, out=out[:, near])
+            rest = slice(size - step.far, size) if step.far > 0 else slice(0, -step.far)
+            out[:, rest] = source[:, rest]
+    return out.view(x.shape)
 
 
 def _wrapping(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:

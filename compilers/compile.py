@@ -51,6 +51,7 @@ class Kernel:
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
         self._fused: dict[tuple[str, ...], fusing.Fused] = {}
+        self._sides: dict[Any, int] = {}
 
     def __repr__(self) -> str:
         return f"<Kernel of {self.program.name}>"
@@ -82,9 +83,15 @@ class Kernel:
         module = self._module(wanted)
         one, two = self._inputs(module, x1, x2)
         if tile is None:
-            tile = costs.tile(self._recursion(wanted), one.size | {"feature": 1}, one.dtype.itemsize)
-            tile = gram.evened(tile, max(one.samples, 0 if two is None else two.samples))
+            tile = gram.evened(self._side(wanted, one), max(one.samples, 0 if two is None else two.samples))
         return self._whole(module, one, two, wanted, tile)
+
+    def _side(self, get: tuple[str, ...], one: Inputs) -> int:
+        """Inputs per side of a block, looked up once for all calls with inputs of these sizes."""
+        key = (get, tuple(one.size.items()), one.dtype.itemsize)
+        if key not in self._sides:
+            self._sides[key] = costs.tile(self._recursion(get), one.size | {"feature": 1}, one.dtype.itemsize)
+        return self._sides[key]
 
     def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
         """What has an exact rule exactly, the rest sampled."""

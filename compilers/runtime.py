@@ -39,8 +39,8 @@ from netsor.compilers.expectation import (
     tanh,
     times_power,
 )
-from netsor.compilers.expectation.fast import E2, E11, diagonal
-from netsor.compilers.expectation.scratch import same_inputs
+from netsor.compilers.expectation.fast import E2, E11, covers, diagonal
+from netsor.compilers.expectation.scratch import current_trace, empty, same_inputs, untracked
 from netsor.compilers.gram import whole
 from netsor.compilers.inputs import Inputs, Part, Signature, as_inputs
 from netsor.compilers.joint import joint
@@ -94,7 +94,7 @@ def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
         first, second = (part[2:-1] for part in subscripts.split("->")[0].split(","))
         if first and subscripts.endswith(f"->nm{first}{second}"):
             diagonal(out, len(first)).copy_(torch.einsum(f"n{first}d,n{first}d->n{first}", x[:, 0], y[0]))
-    return out / x.shape[-1]
+    return times(out, 1 / x.shape[-1]) if untracked(out) else out / x.shape[-1]
 
 
 def grid(data: Inputs, size: int, after: int) -> Tensor:
@@ -237,6 +237,46 @@ def _common(tensors: Sequence[Tensor]) -> torch.dtype:
     for t in tensors[1:]:
         out = torch.promote_types(out, t.dtype)
     return out
+
+
+def times(x: Any, *factors: Any) -> Any:
+    """The product, in the memory of x, which nothing else reads."""
+    for f in factors:
+        x = x.mul_(f) if _holds(x, f) else x * f
+    return x
+
+
+def product(x: Any, *factors: Any) -> Any:
+    """The product, in memory of its own."""
+    first, *rest = factors
+    if not _holds(x, first):
+        return times(x * first, *rest)
+    return times(torch.mul(x, first, out=empty(x.shape, x)), *rest)
+
+
+def add(x: Any, y: Any, alpha: float = 1) -> Any:
+    """x + αy, in memory of its own."""
+    if not _holds(x, y):
+        return x + y if alpha == 1 else x + alpha * y
+    return torch.add(x, y, alpha=alpha, out=empty(x.shape, x))
+
+
+def axpby(alpha: float, x: Any, beta: float, y: Any) -> Any:
+    """αx + βy, in the memory of x, which nothing else reads."""
+    if not _holds(x, y) or not isinstance(y, Tensor):
+        return (x if alpha == 1 else alpha * x) + (y if beta == 1 else beta * y)
+    if beta == 1:
+        return torch.add(y, x, alpha=alpha, out=x)
+    return times(x, *([] if alpha == 1 else [alpha])).add_(y, alpha=beta)
+
+
+def _holds(x: Any, y: Any) -> bool:
+    """Can a result of x and y stand in a tensor like x?"""
+    if not isinstance(x, Tensor) or current_trace() is not None or not all(x.stride()) and x.numel() > 1:
+        return False
+    if not isinstance(y, Tensor):
+        return untracked(x) and not isinstance(y, complex)
+    return untracked(x, y) and x.dtype == y.dtype and covers(x, y)
 
 
 def total(x: Any, size: int) -> Any:

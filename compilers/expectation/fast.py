@@ -24,7 +24,7 @@ from netsor.compilers.expectation import engine, fused, mehler
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import gauss
 from netsor.compilers.expectation.report import report
-from netsor.compilers.expectation.scratch import Scratch, current, current_trace, same_memory, untracked
+from netsor.compilers.expectation.scratch import Scratch, current, current_trace, empty, same_memory, untracked
 from netsor.compilers.expectation.terms import Gate, Term
 
 NEAR = fused.NEAR
@@ -68,8 +68,8 @@ class Block:
         return found
 
     def _correlation(self) -> Tensor:
-        r = self.k12 * inverse_root(self.k11, self.noise[0])
-        other = inverse_root(self.k22, self.noise[1])
+        one, other = (inverse_root(k, t) for k, t in zip((self.k11, self.k22), self.noise, strict=True))
+        r = product(self.k12, one)
         r = r.mul_(other) if covers(r, other) else r * other
         if self.own is not None:
             diagonal(r, self.own).zero_()  # `pair` takes these apart
@@ -80,22 +80,27 @@ class Block:
     def complement(self) -> Tensor:
         """1 − r², a tensor of its own."""
         r = self.correlation
-        return torch.addcmul(r.new_ones(()), r, r, value=-1)
+        return torch.addcmul(r.new_ones(()), r, r, value=-1, out=empty(r.shape, r))
 
     @property
     def angle(self) -> Tensor:
         """π − θ."""
-        return self._once("angle", lambda: torch.neg(self.correlation).acos_())
+        return self._once("angle", self._angle)
+
+    def _angle(self) -> Tensor:
+        r = self.correlation
+        return torch.neg(r, out=empty(r.shape, r)).acos_()
 
     def relu(self) -> Tensor:
         out = self.complement.sqrt_()
         return out.mul_(root(self.k11)).mul_(root(self.k22)).addcmul_(self.k12, self.angle, value=0.5 / math.pi)
 
     def step(self) -> Tensor:
-        return self.angle * (0.5 / math.pi)
+        return torch.mul(self.angle, 0.5 / math.pi, out=empty(self.angle.shape, self.angle))
 
     def erf(self) -> Tensor:
-        return torch.asin(self.correlation).mul_(2 / math.pi)
+        r = self.correlation
+        return torch.asin(r, out=empty(r.shape, r)).mul_(2 / math.pi)
 
     def gaussian(self) -> Tensor:
         one, two = ((t / (k + t)).sqrt_() for k, t in zip((self.k11, self.k22), self.noise, strict=True))
@@ -140,6 +145,11 @@ def _own(k11: Tensor, k22: Tensor, k12: Tensor, same: bool) -> int | None:
 def _as_diagonal(flat: Tensor, paired: int) -> Tensor:
     """`[n, *s]` in the order of `diagonal`."""
     return flat if paired else flat.movedim(0, -1)
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """x·y, a tensor of its own."""
+    return torch.mul(x, y, out=empty(x.shape, x)) if covers(x, y) else x * y
 
 
 def covers(x: Tensor, y: Tensor) -> bool:
@@ -251,7 +261,11 @@ def _homogeneous_own(f: Fn, g: Fn) -> tuple[float, int] | None:
 
 def E11(f: Fn, g: Fn, k: Tensor, m: Mean = None) -> Tensor:
     """E f(u)g(u) as `engine.E11` has it, by its homogeneity where there is one."""
-    found = _homogeneous_own(f, g) if m is None and isinstance(k, Tensor) and k.dtype in NEAR else None
+    plain = m is None and isinstance(k, Tensor) and k.dtype in NEAR
+    found = _homogeneous_own(f, g) if plain else None
+    if found is None and plain and f == g and k.numel() and current() is not None and untracked(k):
+        if mehler.applies(f, g):
+            return mehler.own(f, k)
     if found is None:
         return engine.E11(f, g, k, m)
     report("closed form", 0.0)

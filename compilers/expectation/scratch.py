@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.expectation.buffers import Buffers
 from netsor.compilers.expectation.fused import Trace
 
 Key = tuple[Any, ...]
@@ -25,6 +26,7 @@ class Scratch:
         self.trace: Trace | None = None
         self.near: Tensor | None = None
         self.watching = False
+        self.buffers = Buffers()
         self._last: tuple[tuple[float, float], list[Tensor], dict[str, Any]] | None = None
         self._kept: dict[Key, tuple[Tensor, Any]] = {}
 
@@ -64,6 +66,14 @@ def current_trace() -> Trace | None:
     """Of the block that is being traced, if one is."""
     own = _current.get()
     return None if own is None else own.trace
+
+
+def empty(shape: torch.Size, like: Tensor) -> Tensor:
+    """As `like.new_empty(shape)`, in memory that another tensor of the block has left where there is some."""
+    own = _current.get()
+    if own is None or own.trace is not None:
+        return like.new_empty(shape)
+    return own.buffers.empty(shape, like.dtype, like.device)
 
 
 @contextmanager

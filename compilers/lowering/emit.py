@@ -141,7 +141,7 @@ class Emitter:
             case Add():
                 return self._sum(v, order)
             case Mul():
-                return " * ".join(self._tight(a, order) for a in v.args)
+                return self._product(v, order)
             case Sum():
                 return self._reduce(v, order)
             case Fn():
@@ -161,38 +161,53 @@ class Emitter:
                 return self._indicator(v, order)
 
     def _sum(self, v: Add, order: Sequence[Sym]) -> str:
-        if self.space == "pair":
-            return self._one_pass(v, order)
+        return self._one_pass(v, order) if self.space == "pair" else self._added(v, order)
+
+    def _added(self, v: Add, order: Sequence[Sym]) -> str:
         text = ""
         for a in v.args:
             text = _plus(text, self.emit(a, order))
         return text
 
     def _one_pass(self, v: Add, order: Sequence[Sym]) -> str:
-        """A sum over pairs: a multiple is added in the pass that multiplies it, a number in place."""
-        parts = [(*split(a), a) for a in v.args]
-        multiples = [(c, rest) for c, rest, _ in parts if c not in (1, -1) and self._is_tensor(rest)]
-        text = ""
-        for c, rest, a in parts:
-            if (c, rest) not in multiples and not isinstance(a, Num):
-                text = _plus(text, self.emit(a, order))
-        whole = any(self._is_tensor(rest) and (c, rest) not in multiples for c, rest, _ in parts)
-        for c, rest in multiples:
-            if whole:
-                text = f"torch.add({text}, {self.emit(rest, order)}, alpha={self._plain(Num(c))})"
-            else:
-                text = _plus(text, self.emit(mul(Num(c), rest), order))
-            whole = True
+        """A sum over pairs, one pass for each term, in the memory of a term that nothing else reads."""
+        parts = [split(a) for a in v.args if not isinstance(a, Num)]
+        if not any(self._is_tensor(rest) for _, rest in parts):
+            return self._added(v, order)
+        c, first = min(parts, key=lambda p: (not self._is_fresh(p[1]), not self._is_tensor(p[1]), p[0] != 1))
+        rest = [p for p in parts if p != (c, first)]
+        text = self.emit(first, order)
+        if not self._is_fresh(first) and c == 1 and rest:
+            d, other = rest.pop(0)
+            scale = "" if d == 1 else f", alpha={self._plain(Num(d))}"
+            text = f"rt.add({text}, {self.emit(other, order)}{scale})"
+        elif not self._is_fresh(first) and c != 1:
+            text, c = self.emit(mul(Num(c), first), order), sp.Integer(1)
+        for d, other in rest:
+            text = f"rt.axpby({self._plain(Num(c))}, {text}, {self._plain(Num(d))}, {self.emit(other, order)})"
+            c = sp.Integer(1)
+        if c != 1:
+            text = f"rt.times({text}, {self._plain(Num(c))})"
         for a in v.args:
             if isinstance(a, Num):
-                text = self._shifted(text, self._plain(a), bool(multiples))
+                text = (
+                    f"{text}.add_({self._plain(a)})" if text.startswith("rt.") else f"rt.add({text}, {self._plain(a)})"
+                )
         return text
 
-    def _shifted(self, text: str, by: str, fresh: bool) -> str:
-        """A number added, in place to a tensor that nothing else reads."""
-        if not fresh:
-            return _plus(text, by)
-        return f"{text}.add_({by})" if text.startswith("torch.add(") else f"({text}).add_({by})"
+    def _product(self, v: Mul, order: Sequence[Sym]) -> str:
+        """A product, of pairs in the memory of a factor that nothing else reads, or in that of a dropped tensor."""
+        first = next((a for a in v.args if self._is_fresh(a)), next((a for a in v.args if self._is_tensor(a)), None))
+        if self.space != "pair" or first is None:
+            return " * ".join(self._tight(a, order) for a in v.args)
+        rest = list(v.args)
+        rest.remove(first)
+        name = "rt.times" if self._is_fresh(first) else "rt.product"
+        return f"{name}({', '.join(self.emit(a, order) for a in (first, *rest))})"
+
+    def _is_fresh(self, v: Value) -> bool:
+        """Is the text of a value a tensor of pairs that nothing else reads?"""
+        return isinstance(v, Expect2 | Sum | Mul) and self._is_tensor(v)
 
     def _is_tensor(self, v: Value) -> bool:
         """Is the text of a value a tensor of pairs for certain?"""

@@ -52,7 +52,7 @@ def pairs(a, b, get):
     K_g_b_u = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
     K_s = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
     for time, time2 in rt.wavefront(a.data, a.data.size["time"], b.data.size["time"]):
-        K_g_b_u_w = rt.at(K_x, 2, (0, time), (1, time2)) + K_s.at(time - 1, time2 - 1) + 1
+        K_g_b_u_w = rt.add(rt.at(K_x, 2, (0, time), (1, time2)), K_s.at(time - 1, time2 - 1)).add_(1)
         K_g_b_u.put(time, time2, K_g_b_u_w)
         K_s_w = rt.E2(tanh, tanh, rt.at(a.K_g_b_u, 2, (0, time)), rt.at(b.K_g_b_u, 2, (0, time2)), K_g_b_u_w, same=True)  # s[time] := tanh(g[time] + b + u[time])
         K_s.put(time, time2, K_s_w)
@@ -62,9 +62,9 @@ def pairs(a, b, get):
         T_g = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
         T_s = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
         for time, time2 in rt.wavefront(a.data, a.data.size["time"], b.data.size["time"]):
-            T_g_w = rt.at(K_s, 2, (0, time - 1), (1, time2 - 1)) + T_s.at(time - 1, time2 - 1)  # g[time] := W @ _2[time]
+            T_g_w = rt.add(rt.at(K_s, 2, (0, time - 1), (1, time2 - 1)), T_s.at(time - 1, time2 - 1))  # g[time] := W @ _2[time]
             T_g.put(time, time2, T_g_w)
-            T_s_w = (rt.at(K_x, 2, (0, time), (1, time2)) + T_g_w + 1) * rt.E2(tanh_prime, tanh_prime, rt.at(a.K_g_b_u, 2, (0, time)), rt.at(b.K_g_b_u, 2, (0, time2)), rt.at(K_g_b_u, 2, (0, time), (1, time2)), same=True)  # s[time] := tanh(g[time] + b + u[time])
+            T_s_w = rt.times(rt.E2(tanh_prime, tanh_prime, rt.at(a.K_g_b_u, 2, (0, time)), rt.at(b.K_g_b_u, 2, (0, time2)), rt.at(K_g_b_u, 2, (0, time), (1, time2)), same=True), rt.add(rt.at(K_x, 2, (0, time), (1, time2)), T_g_w).add_(1))  # s[time] := tanh(g[time] + b + u[time])
             T_s.put(time, time2, T_s_w)
         T_g = T_g.all()
         T_s = T_s.all()
@@ -72,7 +72,7 @@ def pairs(a, b, get):
     if 'nngp' in get:
         out['nngp'] = rt.shaped(K_s[:, :, -1, -1], a, b)
     if 'ntk' in get:
-        out['ntk'] = rt.shaped(K_s[:, :, -1, -1] + T_s[:, :, -1, -1], a, b)
+        out['ntk'] = rt.shaped(rt.add(K_s[:, :, -1, -1], T_s[:, :, -1, -1]), a, b)
     return out
 
 
