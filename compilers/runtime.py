@@ -272,7 +272,7 @@ def axpby(alpha: float, x: Any, beta: float, y: Any) -> Any:
 
 def _holds(x: Any, y: Any) -> bool:
     """Can a result of x and y stand in a tensor like x?"""
-    if not isinstance(x, Tensor) or current_trace() is not None or not all(x.stride()) and x.numel() > 1:
+    if not isinstance(x, Tensor) or current_trace() is not None or (x.numel() > 1 and 0 in x.stride()):
         return False
     if not isinstance(y, Tensor):
         return untracked(x) and not isinstance(y, complex)

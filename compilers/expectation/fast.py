@@ -24,7 +24,16 @@ from netsor.compilers.expectation import engine, fused, mehler
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import gauss
 from netsor.compilers.expectation.report import report
-from netsor.compilers.expectation.scratch import Scratch, current, current_trace, empty, same_memory, untracked
+from netsor.compilers.expectation.scratch import (
+    Scratch,
+    current,
+    current_trace,
+    empty,
+    part,
+    same_memory,
+    untracked,
+    whole,
+)
 from netsor.compilers.expectation.terms import Gate, Term
 
 NEAR = fused.NEAR
@@ -58,17 +67,25 @@ class Block:
 
     @property
     def correlation(self) -> Tensor:
-        return self._once("r", self._correlation)
+        return self._once("r", lambda: self._correlation(1))
+
+    @property
+    def opposite(self) -> Tensor:
+        """−r."""
+        return self._once("-r", lambda: self._correlation(-1))
 
     @property
     def near(self) -> Tensor | None:
         """The entries too close to |r| = 1, if there are any."""
-        self.correlation  # noqa: B018 - finds them
+        if "near" not in self.share:
+            self.opposite  # noqa: B018 - finds them
         found: Tensor | None = self.share["near"]
         return found
 
-    def _correlation(self) -> Tensor:
-        one, other = (inverse_root(k, t) for k, t in zip((self.k11, self.k22), self.noise, strict=True))
+    def _correlation(self, sign: int) -> Tensor:
+        one, other = (
+            inverse_root(k, t, s) for k, t, s in zip((self.k11, self.k22), self.noise, (sign, 1), strict=True)
+        )
         r = product(self.k12, one)
         r = r.mul_(other) if covers(r, other) else r * other
         if self.own is not None:
@@ -79,17 +96,17 @@ class Block:
     @property
     def complement(self) -> Tensor:
         """1 − r², a tensor of its own."""
-        r = self.correlation
+        r = self.opposite
         return torch.addcmul(r.new_ones(()), r, r, value=-1, out=empty(r.shape, r))
 
     @property
     def angle(self) -> Tensor:
         """π − θ."""
-        return self._once("angle", self._angle)
+        return self._once("angle", lambda: self._of(torch.acos))
 
-    def _angle(self) -> Tensor:
-        r = self.correlation
-        return torch.neg(r, out=empty(r.shape, r)).acos_()
+    def _of(self, f: Callable[..., Tensor]) -> Tensor:
+        """f(−r), a tensor of its own."""
+        return f(self.opposite, out=empty(self.opposite.shape, self.opposite))
 
     def relu(self) -> Tensor:
         out = self.complement.sqrt_()
@@ -99,8 +116,7 @@ class Block:
         return torch.mul(self.angle, 0.5 / math.pi, out=empty(self.angle.shape, self.angle))
 
     def erf(self) -> Tensor:
-        r = self.correlation
-        return torch.asin(r, out=empty(r.shape, r)).mul_(2 / math.pi)
+        return self._of(torch.asin).mul_(-2 / math.pi)
 
     def gaussian(self) -> Tensor:
         one, two = ((t / (k + t)).sqrt_() for k, t in zip((self.k11, self.k22), self.noise, strict=True))
@@ -158,25 +174,28 @@ def covers(x: Tensor, y: Tensor) -> bool:
     return extra >= 0 and all(n in (1, m) for n, m in zip(y.shape, x.shape[extra:], strict=True))
 
 
-def per_input(k: Tensor, name: Any, make: Callable[[], Tensor]) -> Tensor:
-    """A function of the variances of inputs, computed once in a call."""
+def per_input(k: Tensor, name: Any, make: Callable[[Tensor], Tensor]) -> Tensor:
+    """A function of the variances of inputs, entry by entry, computed once in a call for all inputs."""
     scratch = current()
-    out: Tensor = make() if scratch is None else scratch.keep(k, (name,), make)
-    return out.reshape(k.shape)
+    if scratch is None:
+        return make(k)
+    every = whole(k)
+    out: Tensor = scratch.keep(every, (name,), lambda: make(every).contiguous())
+    return part(out, every, k)
 
 
-def inverse_root(k: Tensor, noise: float = 0.0) -> Tensor:
-    """1/√(k + noise), and 0 where it is infinite."""
+def inverse_root(k: Tensor, noise: float = 0.0, sign: int = 1) -> Tensor:
+    """±1/√(k + noise), and 0 where it is infinite."""
 
-    def make() -> Tensor:
+    def make(k: Tensor) -> Tensor:
         positive = k.clamp(min=0) + noise
-        return torch.where(positive == 0, 0.0, positive.rsqrt())
+        return torch.where(positive == 0, 0.0, positive.rsqrt().mul_(sign))
 
-    return per_input(k, f"inverse root {noise}", make)
+    return per_input(k, ("inverse root", noise, sign), make)
 
 
 def root(k: Tensor) -> Tensor:
-    return per_input(k, "root", lambda: k.clamp(min=0).sqrt_().mul_(math.sqrt(0.5 / math.pi)))
+    return per_input(k, "root", lambda k: k.clamp(min=0).sqrt_().mul_(math.sqrt(0.5 / math.pi)))
 
 
 def near(r: Tensor) -> Tensor | None:
@@ -263,9 +282,8 @@ def E11(f: Fn, g: Fn, k: Tensor, m: Mean = None) -> Tensor:
     """E f(u)g(u) as `engine.E11` has it, by its homogeneity where there is one."""
     plain = m is None and isinstance(k, Tensor) and k.dtype in NEAR
     found = _homogeneous_own(f, g) if plain else None
-    if found is None and plain and f == g and k.numel() and current() is not None and untracked(k):
-        if mehler.applies(f, g):
-            return mehler.own(f, k)
+    if found is None and plain and f == g and k.numel() and untracked(k) and mehler.applies(f, g):
+        return mehler.own(f, k)
     if found is None:
         return engine.E11(f, g, k, m)
     report("closed form", 0.0)
@@ -306,7 +324,7 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
     else:
         return None
     if block.own is not None:
-        single = per_input(k11, ("own", f, g), lambda: E11(f, g, k11))
+        single = per_input(k11, ("own", f, g), lambda k: E11(f, g, k))
         flat = single.reshape(len(k11), *k12.shape[2 : 2 + block.own]) if block.own else single[:, 0]
         diagonal(out, block.own).copy_(_as_diagonal(flat, block.own))
     return repaired(out, block.near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))

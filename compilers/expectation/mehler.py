@@ -9,7 +9,7 @@ from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS
 from netsor.compilers.expectation.hermite import DEGREES, Coefficients, coefficients, horner
 from netsor.compilers.expectation.report import report
-from netsor.compilers.expectation.scratch import current
+from netsor.compilers.expectation.scratch import current, part, whole
 from netsor.compilers.expectation.terms import Numeric
 
 TARGET = {torch.float32: 1e-8, torch.float64: 1e-14}  # relative to √(E f² E g²)
@@ -21,15 +21,15 @@ def applies(f: Fn, g: Fn) -> bool:
 
 
 def expansion(f: Fn, k: Tensor, degree: int) -> Coefficients:
-    """The coefficients of f for these inputs, in the dtype of k."""
-    scratch = current()
+    """The coefficients of f for these inputs, in the dtype of k; found once in a call for all inputs."""
+    scratch, every = current(), whole(k)
 
     def make() -> Coefficients:
-        found = coefficients(f, k.double().clamp(min=0), None, degree)
-        return found._replace(a=found.a.to(k.dtype))
+        found = coefficients(f, every.double().clamp(min=0), None, degree)
+        return found._replace(a=found.a.to(k.dtype).contiguous(), scale=found.scale.contiguous())
 
-    found: Coefficients = make() if scratch is None else scratch.keep(k, ("hermite", f, degree), make)
-    return found._replace(a=found.a.reshape(-1, *k.shape), scale=found.scale.reshape(k.shape))
+    found: Coefficients = make() if scratch is None else scratch.keep(every, ("hermite", f, degree), make)
+    return found._replace(a=part(found.a, every, k), scale=part(found.scale, every, k))
 
 
 def own(f: Fn, k: Tensor) -> Tensor:

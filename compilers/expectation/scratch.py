@@ -39,8 +39,8 @@ class Scratch:
         return last[2]
 
     def keep(self, tensor: Tensor, name: Key, make: Callable[[], Any]) -> Any:
-        """A quantity of the elements of one input's tensor, in their order, made once for all its shapes."""
-        key = (tensor.data_ptr(), tensor.numel(), *_layout(tensor), *name)
+        """A quantity of the elements of a tensor, made once."""
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), *name)
         if key not in self._kept:
             self._kept[key] = (tensor, make())
         return self._kept[key][1]
@@ -100,6 +100,22 @@ def _layout(x: Tensor) -> list[tuple[int, int]]:
 def same_memory(x: Tensor, y: Tensor) -> bool:
     """The same elements in the same order, whatever dimensions of one element are between."""
     return x.data_ptr() == y.data_ptr() and _layout(x) == _layout(y)
+
+
+def whole(x: Tensor) -> Tensor:
+    """All inputs of which x is a view of some, where it is one."""
+    base = x._base
+    return x if base is None or base.dtype != x.dtype or not base.is_contiguous() else base
+
+
+def part(values: Tensor, every: Tensor, x: Tensor) -> Tensor:
+    """Of `values` of the elements of `every`, behind any dimensions in front, those of its view x."""
+    if x is every:
+        return values
+    front = values.shape[: values.dim() - every.dim()]
+    steps = values.stride()[: len(front)]
+    start = values.storage_offset() + x.storage_offset() - every.storage_offset()
+    return values.as_strided((*front, *x.shape), (*steps, *x.stride()), start)
 
 
 def same_inputs(x: Tensor, y: Tensor) -> bool:
