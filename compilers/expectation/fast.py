@@ -91,7 +91,8 @@ class Block:
         if self.own is not None:
             diagonal(r, self.own).zero_()  # `pair` takes these apart
         self.share["near"] = near(r)
-        return r if self.share["near"] is None else r.clamp_(-1, 1)
+        bound = 1 - 0.5 * NEAR[r.dtype]  # near entries are taken again; √(1 − r²) stays away from 0
+        return r if self.share["near"] is None else r.clamp_(-bound, bound)
 
     @property
     def complement(self) -> Tensor:
@@ -109,7 +110,8 @@ class Block:
         return f(self.opposite, out=empty(self.opposite.shape, self.opposite))
 
     def relu(self) -> Tensor:
-        out = self.complement.sqrt_()
+        out = self.complement
+        out = out.mul_(torch.rsqrt(out, out=empty(out.shape, out)))  # a square root, in half the time of sqrt
         return out.mul_(root(self.k11)).mul_(root(self.k22)).addcmul_(self.k12, self.angle, value=0.5 / math.pi)
 
     def step(self) -> Tensor:
