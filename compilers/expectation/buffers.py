@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 SMALL = 1 << 13  # numbers below which the system's memory is as good
-KINDS = {torch.float32: np.float32, torch.float64: np.float64}
+SPARE = 1 << 26  # bytes above which arrays without readers are not kept for later
+KINDS = (torch.float32, torch.float64)
 
 
 class Buffers:
@@ -23,6 +24,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self._held: dict[Any, list[np.ndarray]] = {}
+        self._bytes = 0
 
     def empty(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
         """As `torch.empty`. Every tensor on the memory counts as a reader, also a view of it."""
@@ -33,9 +35,17 @@ class Buffers:
             if sys.getrefcount(array) == UNREAD:
                 break
         else:
+            if self._bytes > SPARE:
+                self._forget()
             array = torch.empty(shape, dtype=dtype).numpy()
+            self._bytes += array.nbytes
             held.append(array)
         return torch.from_numpy(array)
+
+    def _forget(self) -> None:
+        for held in self._held.values():
+            held[:] = [array for array in held if sys.getrefcount(array) != UNREAD]
+        self._bytes = sum(array.nbytes for held in self._held.values() for array in held)
 
 
 def _unread() -> int:

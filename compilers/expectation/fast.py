@@ -22,7 +22,7 @@ from torch import Tensor
 
 from netsor.compilers.expectation import engine, fused, mehler
 from netsor.compilers.expectation.functions import Fn
-from netsor.compilers.expectation.gauss import gauss
+from netsor.compilers.expectation.gauss import entries, gauss
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.scratch import (
     Scratch,
@@ -365,7 +365,7 @@ def repaired(out: Tensor, mask: Tensor | None, given: tuple[Tensor, ...], exact:
     if scratch is not None and scratch.watching:
         scratch.mark(mask)
         return out
-    some = (k.expand(mask.shape)[mask].double() for k in given)
+    some = (k.double() for k in entries(mask, *given))
     return out.masked_scatter(mask, exact(*some).to(out.dtype))
 
 

@@ -41,9 +41,18 @@ def gauss(k11: Tensor, k22: Tensor, k12: Tensor, m1: Tensor | None, m2: Tensor |
     det = (root - k12) * (root + k12)
     near = det < _NEAR * product
     if bool(near.any()):
-        exact = _exact_det(*(t.broadcast_to(det.shape)[near] for t in (k11, k22, k12)))
+        exact = _exact_det(*entries(near, k11, k22, k12))
         det = det.masked_scatter(near, exact)
     return Gauss(k11, k22, k12, torch.where(det <= SNAP * product, 0.0, det), m1, m2)
+
+
+def entries(mask: Tensor, *tensors: Tensor) -> list[Tensor]:
+    """The entries of a mask, flat, of tensors that broadcast to it."""
+    spread = [t.broadcast_to(mask.shape) for t in tensors]
+    if bool(mask.all()):
+        return [t.reshape(-1) for t in spread]
+    where = mask.nonzero(as_tuple=True)
+    return [t[where] for t in spread]
 
 
 def _exact_det(a: Tensor, b: Tensor, c: Tensor) -> Tensor:

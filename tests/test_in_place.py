@@ -1,0 +1,130 @@
+"""Blocks that use the memory of dropped tensors again give what blocks that never do give."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from compositions import each
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_compositions import LIBRARY
+
+import netsor as ns
+from netsor import programs
+from netsor.compilers import boxes, runtime
+from netsor.compilers.expectation import buffers, fast, mehler, tanh
+from netsor.compilers.expectation.scratch import scratch
+
+CPU = torch.device("cpu")
+
+
+def fresh(self: Any, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Memory that nothing has used, so that what is not written shows."""
+    return torch.full(shape, math.nan, dtype=dtype, device=device)
+
+
+def agree(monkeypatch: pytest.MonkeyPatch, p: ns.Program, x: Any, x2: Any) -> None:
+    """Every tensor in memory of its own, and every tensor in dropped memory however small."""
+    kernel = ns.compile(p)
+    monkeypatch.setattr(buffers, "SMALL", 0)
+    found = kernel(x, x2)
+    with monkeypatch.context() as m:
+        m.setattr(buffers.Buffers, "empty", fresh)
+        m.setattr(runtime, "_holds", lambda x, y: False)
+        want = kernel(x, x2)
+    for name in ("nngp", "ntk"):
+        torch.testing.assert_close(getattr(found, name), getattr(want, name), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    p, (_, *shape) = LIBRARY[name]
+    x = np.random.default_rng(0).normal(size=(3, *shape))
+    x[1] = x[0]
+    agree(monkeypatch, p, x, None)
+    agree(monkeypatch, p, x, x[:2] + 1.0)
+
+
+def test_random_compositions(monkeypatch: pytest.MonkeyPatch) -> None:
+    each(25, lambda p, x, x2: agree(monkeypatch, p, x, x2), depth=3)
+
+
+def test_results_are_their_own() -> None:
+    """A later call writes into no earlier result."""
+    kernel, x = ns.compile(programs.cnn(depth=2, readout="mean")), np.random.default_rng(0).normal(size=(4, 8, 8, 2))
+    first = kernel(x)
+    kept = {name: getattr(first, name).clone() for name in ("nngp", "ntk")}
+    kernel(x + 1)
+    assert all(torch.equal(getattr(first, name), k) for name, k in kept.items())
+
+
+def test_memory_with_a_reader_is_not_given_out() -> None:
+    pool, shape = buffers.Buffers(), torch.Size((256, 256))
+    one = pool.empty(shape, torch.float32, CPU)
+    place, view = one.data_ptr(), one[3:5].T
+    del one
+    two = pool.empty(shape, torch.float32, CPU)
+    assert two.data_ptr() != place
+    del view
+    assert pool.empty(shape, torch.float32, CPU).data_ptr() == place
+    assert pool.empty(shape, torch.float64, CPU).data_ptr() != place
+    assert pool.empty(torch.Size((2, 2)), torch.bfloat16, CPU).dtype == torch.bfloat16
+
+
+def test_memory_without_readers_is_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "SPARE", 10**6)
+    pool = buffers.Buffers()
+    kept = pool.empty(torch.Size((300, 300)), torch.float64, CPU)
+    for n in range(300, 400):
+        pool.empty(torch.Size((n, n)), torch.float64, CPU)
+    assert pool._bytes < 4 * 10**6
+    assert kept.data_ptr() != pool.empty(kept.shape, torch.float64, CPU).data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_functions_of_variances_that_are_views(dtype: torch.dtype) -> None:
+    """Rows, columns, places of a tensor of variances: as if they stood alone."""
+    k = torch.rand(7, 5, dtype=dtype, generator=torch.Generator().manual_seed(0)) + 0.5
+    views = [k, k[2:5], k[2:5].unsqueeze(1), k[:, 1:3], k[1:, None, :, None], k[3:4].expand(6, 5), k.T, k[::2]]
+    for v in views:
+        own = v.clone(memory_format=torch.contiguous_format)
+        alone = fast.inverse_root(own), fast.root(own), mehler.expansion(tanh(), own, 20).a
+        with scratch():
+            both = [(fast.inverse_root(x), fast.root(x), mehler.expansion(tanh(), x, 20).a) for x in (k, v)]
+        for got, want in zip(both[1], alone, strict=True):
+            torch.testing.assert_close(got, want)
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[list[int], int, list[tuple[int, bool, tuple[int, ...]]]]:
+    """Sizes behind two leads, taps, and for some dimensions how they move."""
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    taps = draw(st.integers(1, 5))
+    dims = draw(st.lists(st.sampled_from(range(len(sizes))), min_size=1, unique=True))
+    offsets = st.lists(st.integers(-3, 3), min_size=taps, max_size=taps).map(tuple)
+    return sizes, taps, [(d, draw(st.booleans()), draw(offsets)) for d in sorted(dims)]
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(windows())
+def test_windows(case: tuple[list[int], int, list[tuple[int, bool, tuple[int, ...]]]]) -> None:
+    """Moved as one piece or tap by tap by index, with any offsets, forward and adjoint."""
+    sizes, taps, moved = case
+    x = torch.randn(2, 3, *sizes, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    moves = tuple((boxes.adjoint if back else boxes.forward)(d, o, 1, sizes[d], False) for d, back, o in moved)
+    want = torch.zeros_like(x)
+    for tap in range(taps):
+        part = x
+        for m in moves:
+            d, step = 2 + m.dim, (-m.offsets[tap] if m.back else m.offsets[tap])
+            place = torch.arange(m.size) + step
+            inside = (place >= 0) & (place < m.size)
+            shape = [-1 if i == d else 1 for i in range(x.dim())]
+            part = part.index_select(d, place.clamp(0, m.size - 1)) * inside.view(shape)
+        want += part
+    with scratch():
+        torch.testing.assert_close(boxes.box(x, 2, *moves), want)
