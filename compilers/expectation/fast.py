@@ -3,7 +3,8 @@
 With r = k12/√((k11 + τ₁)(k22 + τ₂)), θ = arccos r:
 E relu·relu = (√(k11·k22)·√(1 − r²) + k12·(π − θ))/2π,  E step·step = (π − θ)/2π  (τ = 0),
 E erf·erf = (2/π)·arcsin r,  E gaussian·gaussian = 1/√(A₁A₂(1 − r²)), A = (k + τ)/τ.
-Sums of 1, x, step and relu that are homogeneous of degree 0 or 1 follow by bilinearity.
+Sums of 1, x, step and relu that are homogeneous of degree 0 or 1 follow by bilinearity; gelu and its derivative, sums
+of x and x·erf(x/√2τ) and of their derivatives, from erf by Stein's lemma.
 
 Near |r| = 1 these lose digits. Such entries are taken again: from the covariances with error-free products (float64),
 or, in float32, from the inputs in float64 (the caller reads `Scratch.near`).
@@ -167,7 +168,9 @@ def _as_diagonal(flat: Tensor, paired: int) -> Tensor:
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     """x·y, a tensor of its own."""
-    return torch.mul(x, y, out=empty(x.shape, x)) if covers(x, y) else x * y
+    if current_trace() is not None or not covers(x, y):
+        return x * y
+    return torch.mul(x, y, out=empty(x.shape, x))
 
 
 def covers(x: Tensor, y: Tensor) -> bool:
@@ -269,6 +272,57 @@ def _is_erf(t: Term) -> bool:
     return t.gate is not None and t.gate.noise > 0 and t.gate.mid == 0 and not t.quadratic
 
 
+def _gated(f: Fn) -> tuple[int, float, float, float] | None:
+    """(p, a, b, τ) of f = ax + bx·erf(x/√2τ), p = 1, or of its derivative, p = 0; b ≠ 0."""
+    found: dict[Term, float] = {}
+    for c, t in f.terms:
+        if not isinstance(t, Term) or isinstance(c, complex):
+            return None
+        found[t] = found.get(t, 0.0) + c
+    gate = next((t.gate for t in found if t.gate is not None and t.gate.noise > 0 and t.gate.mid == 0), None)
+    if gate is None:
+        return None
+    for power in (0, 1):
+        a, b = found.get(Term(power), 0.0), found.get(Term(power, gate=gate), 0.0)
+        rest = {t: c for t, c in found.items() if t not in (Term(power), Term(power, gate=gate))}
+        slope = {} if power else {Term(1, quadratic=0.5 / gate.noise): b * 2 * gate.half / math.sqrt(2 * math.pi * gate.noise)}
+        if b and rest.keys() == slope.keys() and all(math.isclose(rest[t], c, rel_tol=1e-14) for t, c in slope.items()):
+            return power, a, b * gate.half, gate.noise
+    return None
+
+
+def _gelu(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
+    """With A = k11/τ₁, B = k22/τ₂ and s = 1 − r²,
+
+    E xy·erf·erf = (2/π)(k12·arcsin r + √(τ₁τ₂)·(sAB + r²)/√(s(1 + A)(1 + B))) and
+    E (x·erf)′(y·erf)′ = (2/π)(arcsin r + r/√s·(1/(1 + A) + 1/(1 + B) + 1/(s(1 + A)(1 + B)))).
+    """
+    one, two = _gated(f), _gated(g)
+    if one is None or two is None or one[0] != two[0]:
+        return None
+    (power, a, b, t1), (_, c, d, t2) = one, two
+    plain, both, size = a * c, b * d, 2 / math.pi * b * d
+
+    def of(k: Tensor, noise: float) -> tuple[Tensor, Tensor]:
+        share = k.clamp(min=0) / noise
+        return share, 1 / (1 + share)
+
+    def value(block: Any) -> Tensor:
+        (share1, root1), (share2, root2) = ((k, r.sqrt()) for k, r in (of(block.k11, t1), of(block.k22, t2)))
+        s = block.complement
+        rest = product(s, share1).mul_(share2).addcmul_(block.opposite, block.opposite).mul_(s.rsqrt_())
+        rest = rest.mul_(root1 * (size * math.sqrt(t1 * t2))).mul_(root2)
+        return block.erf().mul_(both).add_(plain).mul_(block.k12).add_(rest)
+
+    def slope(block: Any) -> Tensor:
+        (_, one), (_, two) = of(block.k11, t1), of(block.k22, t2)
+        s = block.complement
+        rest = product(s.reciprocal(), one).mul_(two).add_(one).add_(two).mul_(s.rsqrt_()).mul_(block.opposite)
+        return block.erf().mul_(both).add_(plain).sub_(rest, alpha=size)
+
+    return (value if power else slope), (t1, t2)
+
+
 @lru_cache(maxsize=512)
 def _homogeneous_own(f: Fn, g: Fn) -> tuple[float, int] | None:
     """(c, p) when E f(u)g(u) = c·k^p, k the variance: both functions homogeneous of degree p."""
@@ -303,7 +357,7 @@ def _at_zero(f: Fn, g: Fn) -> float:
 def rule(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
     """The formula for a pair of functions and its noises; None when there is none here."""
     found = _homogeneous(f, g)
-    return (found, (0.0, 0.0)) if found is not None else _smooth(f, g)
+    return (found, (0.0, 0.0)) if found is not None else _smooth(f, g) or _gelu(f, g)
 
 
 # ---------------------------------------------------------------- whole blocks

@@ -157,6 +157,16 @@ class TracedBlock:
         self.own = trace.own(k11, k22, k12) if same else None
         self.geometry = trace.geometry(k11, k22, k12, noise, self.own)
 
+    @property
+    def complement(self) -> Tensor:
+        """1 − r², a tensor of its own."""
+        return self.geometry.u * (2 - self.geometry.u)
+
+    @property
+    def opposite(self) -> Tensor:
+        """−r."""
+        return -self.geometry.r
+
     def relu(self) -> Tensor:
         roots = (self.trace.single(k, "root", 0.0) for k in (self.k11, self.k22))
         return self.geometry.relu(*roots)
@@ -168,6 +178,5 @@ class TracedBlock:
         return self.geometry.erf()
 
     def gaussian(self) -> Tensor:
-        u = self.geometry.u
         one, two = ((t / (k + t)).sqrt() for k, t in zip((self.k11, self.k22), self.noise, strict=True))
-        return (u * (2 - u)).rsqrt() * (one * two)
+        return self.complement.rsqrt() * (one * two)
