@@ -85,6 +85,7 @@ class Blocks:
                 return found[0]
         shared = current()
         assert shared is not None
+        shared.tangents = not self.get.isdisjoint(("ntk", "terms"))
         shared.watching = self.a.data.dtype == torch.float32 and not self.differentiable
         out = flat(self.pairs(self.a.rows(rows), self.b.cols(cols), self.get))
         if shared.near is not None:

@@ -13,13 +13,35 @@ import netsor as ns
 from netsor import ir
 from netsor.compilers import boxes, gram
 from netsor.compilers.derive.recursion import derive
-from netsor.compilers.expectation import Fn, absolute, engine, erf, fast, gaussian, leaky_relu, relu, sign, step
+from netsor.compilers.expectation import (
+    Fn,
+    absolute,
+    engine,
+    erf,
+    fast,
+    function,
+    gaussian,
+    gelu,
+    leaky_relu,
+    mehler,
+    relu,
+    scaled,
+    sigmoid,
+    sign,
+    silu,
+    softplus,
+    step,
+    tanh,
+)
 from netsor.compilers.expectation.functions import from_terms
+from netsor.compilers.expectation.scratch import scratch
 from netsor.programs import BUILTIN, cnn, mlp
 
 PAIRS = {
     "relu": (relu(), relu()), "step": (step(), step()), "leaky": (leaky_relu(0.2), absolute()),
     "sign": (sign(), step()), "erf": (erf(0.7), erf(1.3)), "gaussian": (gaussian(0.5), gaussian(1.5)),
+    "gelu": (gelu(), gelu()), "gelu′": (gelu().derivative, gelu().derivative),
+    "gelus": (scaled(gelu(), -1.7), gelu()), "gelus′": (scaled(gelu(), -1.7).derivative, gelu().derivative),
 }  # fmt: skip
 
 
@@ -97,6 +119,36 @@ def test_float32(name: str, tile: int) -> None:
         found, exact = kernel.gram(x, two, tile=tile), kernel(x.double(), None if two is None else two.double())
         assert found.ntk.dtype == torch.float32
         assert distance(found.ntk, exact.ntk) < 1e-5 and distance(found.nngp, exact.nngp) < 1e-5
+
+
+SMOOTH = {
+    "odd": tanh(), "even": function(lambda x: x * torch.tanh(x), name="z tanh z"), "neither": sigmoid(),
+    "growing": silu(), "convex": softplus(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_series_and_its_slope_in_one_pass(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E f′g′ from the pass that gives E fg, and not where small variances would cost its digits."""
+    f, prime = SMOOTH[name], SMOOTH[name].derivative
+    passes: list[int] = []
+    one_pass = mehler.horner_with_slope
+    monkeypatch.setattr(mehler, "horner_with_slope", lambda *given: passes.append(1) or one_pass(*given))
+    for scale in (1.0, 1e-3):
+        x = scale * torch.randn(40, 30, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        k = x @ x.T / 30
+        d = k.diagonal().clone()
+        given = d[:, None].to(dtype), d[None, :].to(dtype), k.to(dtype)
+        with scratch() as shared:
+            shared.tangents = True
+            found = fast.E2(f, f, *given, same=True), fast.E2(prime, prime, *given, same=True)
+        for h, got in zip((f, prime), found, strict=True):
+            want = engine.E2(h, h, d[:, None], d[None, :], k)
+            tolerance = 1e-13 if dtype == torch.float64 else 1e-6
+            assert distance(got, want) < tolerance
+        assert bool(passes) == (scale == 1.0 or name not in ("neither", "convex"))  # f(0) = 0
+        passes.clear()
 
 
 def test_ragged_tiles() -> None:

@@ -50,7 +50,7 @@ class Block:
     def __init__(self, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float], same: bool = False) -> None:
         self.k11, self.k22, self.k12, self.noise = k11, k22, k12, noise
         scratch = current()
-        self.share: dict[str, Any] = {} if scratch is None else scratch.geometry([k11, k22, k12], noise)
+        self.share: dict[Any, Any] = {} if scratch is None else scratch.geometry([k11, k22, k12], noise)
         if "own" not in self.share:
             self.share["own"] = _own(k11, k22, k12, same)
 
@@ -285,7 +285,11 @@ def _gated(f: Fn) -> tuple[int, float, float, float] | None:
     for power in (0, 1):
         a, b = found.get(Term(power), 0.0), found.get(Term(power, gate=gate), 0.0)
         rest = {t: c for t, c in found.items() if t not in (Term(power), Term(power, gate=gate))}
-        slope = {} if power else {Term(1, quadratic=0.5 / gate.noise): b * 2 * gate.half / math.sqrt(2 * math.pi * gate.noise)}
+        slope = (
+            {}
+            if power
+            else {Term(1, quadratic=0.5 / gate.noise): b * 2 * gate.half / math.sqrt(2 * math.pi * gate.noise)}
+        )
         if b and rest.keys() == slope.keys() and all(math.isclose(rest[t], c, rel_tol=1e-14) for t, c in slope.items()):
             return power, a, b * gate.half, gate.noise
     return None
@@ -373,7 +377,7 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
         out = found[0](block)
         report("closed form", 0.0)
     elif mehler.applies(f, g):
-        series = mehler.series(f, g, k11, k22, block.correlation, block.near)
+        series = _series(f, g, block)
         if series is None:
             return None
         out = series
@@ -384,6 +388,24 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
         flat = single.reshape(len(k11), *k12.shape[2 : 2 + block.own]) if block.own else single[:, 0]
         diagonal(out, block.own).copy_(_as_diagonal(flat, block.own))
     return repaired(out, block.near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
+
+
+def _series(f: Fn, g: Fn, block: Block) -> Tensor | None:
+    """Mehler's series; that of f′ and g′, which the tangent kernel asks for next, in the same pass."""
+    known: Tensor | None = block.share.pop(("slope", f, g), None)
+    if known is not None:
+        return known
+    scratch = current()
+    roots = None
+    if scratch is not None and scratch.tangents and mehler.applies(f.derivative, g.derivative):
+        roots = inverse_root(block.k11), inverse_root(block.k22)
+    found = mehler.series(f, g, block.k11, block.k22, block.correlation, block.near, roots)
+    if found is None:
+        return None
+    value, slope = found
+    if slope is not None:
+        block.share["slope", f.derivative, g.derivative] = slope
+    return value
 
 
 def _traced(

@@ -140,9 +140,7 @@ def _enough(products: list[float], largest: float) -> int | None:
 
 def horner(a: Tensor, b: Tensor, rho: Tensor) -> Tensor:
     """Σ_k a_k b_k ρ^k, skipping the coefficients that parity makes zero."""
-    size = (a.abs().reshape(len(a), -1).amax(1) * b.abs().reshape(len(b), -1).amax(1)).tolist()
-    floor = 1e-18 * max(size, default=0.0)
-    active = [k for k, s in enumerate(size) if s > floor] or [0]
+    active = _active(a, b)
     total = torch.zeros(common_shape(a[0], b[0], rho), dtype=a.dtype, device=a.device)
     squared = rho * rho
     previous = active[-1]
@@ -152,6 +150,29 @@ def horner(a: Tensor, b: Tensor, rho: Tensor) -> Tensor:
         previous = k
     _multiply(total, rho, squared, previous)
     return total
+
+
+def horner_with_slope(a: Tensor, b: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
+    """κ = Σ_k a_k b_k ρ^k and dκ/dρ in one pass: D ← Dq + P, P ← Pq + a_k b_k, q = ρ, or ρ² for even and odd κ."""
+    parities = {k % 2 for k in _active(a, b)}
+    odd = parities == {1}
+    squares = len(parities) == 1
+    q = rho * rho if squares else rho
+    value = torch.zeros(common_shape(a[0], b[0], rho), dtype=a.dtype, device=a.device)
+    slope = torch.zeros_like(value)
+    for k in reversed(range(int(odd), len(a), 1 + squares)):
+        torch.addcmul(value, slope, q, out=slope)
+        value.mul_(q).addcmul_(a[k], b[k])
+    if odd:  # κ = ρP(ρ²)
+        return value * rho, slope.mul_(q).mul_(2).add_(value)
+    return value, slope.mul_(rho).mul_(2) if squares else slope
+
+
+def _active(a: Tensor, b: Tensor) -> list[int]:
+    """The k at which a_k b_k is more than rounding."""
+    size = (a.abs().reshape(len(a), -1).amax(1) * b.abs().reshape(len(b), -1).amax(1)).tolist()
+    floor = 1e-18 * max(size, default=0.0)
+    return [k for k, s in enumerate(size) if s > floor] or [0]
 
 
 def _multiply(total: Tensor, rho: Tensor, squared: Tensor, gap: int) -> None:

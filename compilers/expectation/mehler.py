@@ -7,11 +7,12 @@ from torch import Tensor
 
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS
-from netsor.compilers.expectation.hermite import DEGREES, Coefficients, coefficients, horner
+from netsor.compilers.expectation.hermite import DEGREES, Coefficients, coefficients, horner, horner_with_slope
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.scratch import current, part, whole
 from netsor.compilers.expectation.terms import Numeric
 
+STEEP = 8.0
 TARGET = {torch.float32: 1e-8, torch.float64: 1e-14}  # relative to √(E f² E g²)
 
 
@@ -39,15 +40,43 @@ def own(f: Fn, k: Tensor) -> Tensor:
     return (found.scale**2).to(k.dtype)
 
 
-def series(f: Fn, g: Fn, k11: Tensor, k22: Tensor, r: Tensor, near: Tensor | None) -> Tensor | None:
-    """Σ a_k b_k r^k with enough terms for all entries that are not near |r| = 1; None when there are not enough."""
+def series(
+    f: Fn, g: Fn, k11: Tensor, k22: Tensor, r: Tensor, near: Tensor | None, slopes: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor | None] | None:
+    """κ = Σ a_k b_k r^k with enough terms for all entries that are not near |r| = 1; None when there are not enough.
+
+    With `slopes` = (1/√k11, 1/√k22) also E f′g′ = dκ/dr /√(k11·k22), by Price's theorem, from the same pass, where
+    that is as accurate as the series of the derivatives.
+    """
     size = r.abs() if near is None else r.abs().masked_fill_(near, 0.0)
     largest = float(size.max()) if size.numel() else 0.0
+    terms = _terms(f, g, k11, k22, largest, r.dtype)
+    if terms is None:
+        return None
+    last, degree, error = terms
+    found = None if slopes is None else _terms(f.derivative, g.derivative, k11, k22, largest, r.dtype)
+    if found is not None:
+        last, degree, error = (max(x, y) for x, y in zip(terms, (found[0] + 1, *found[1:]), strict=True))
+    left, right = expansion(f, k11, degree), expansion(g, k22, degree)
+    report("hermite", error)
+    if slopes is None or found is None or last > degree or not (_steep(f, k11, degree) and _steep(g, k22, degree)):
+        return horner(left.a[: terms[0] + 1], right.a[: terms[0] + 1], r), None
+    value, slope = horner_with_slope(left.a[: last + 1], right.a[: last + 1], r)
+    return value, slope.mul_(slopes[0]).mul_(slopes[1])
+
+
+def _terms(f: Fn, g: Fn, k11: Tensor, k22: Tensor, largest: float, dtype: torch.dtype) -> tuple[int, int, float] | None:
+    """The last k that is needed, the degree of the coefficients that have it, and the error; None without enough."""
     for degree in DEGREES:
         left, right = expansion(f, k11, degree), expansion(g, k22, degree)
-        for terms, (s, t) in enumerate(zip(left.tails, right.tails, strict=True)):
-            bound = largest ** (terms + 1) * s * t
-            if bound <= TARGET[r.dtype]:
-                report("hermite", bound + left.error + right.error + 8 * EPS)
-                return horner(left.a[: terms + 1], right.a[: terms + 1], r)
+        for k, (s, t) in enumerate(zip(left.tails, right.tails, strict=True)):
+            bound = largest ** (k + 1) * s * t
+            if bound <= TARGET[dtype]:
+                return k, degree, bound + left.error + right.error + 8 * EPS
     return None
+
+
+def _steep(f: Fn, k: Tensor, degree: int) -> bool:
+    """Is √E f² at most some times √(k E f′²), so that √(k + 1) a_{k+1}/√k has the digits of the coefficients of f′?"""
+    size, slope = expansion(f, k, degree).scale, expansion(f.derivative, k, degree).scale
+    return bool((size <= STEEP * k.clamp(min=0).sqrt() * slope).all())

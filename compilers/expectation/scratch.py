@@ -20,12 +20,17 @@ Key = tuple[Any, ...]
 
 
 class Scratch:
-    """`near` marks the pairs `[n, m]` of a float32 block that are too close to |ρ| = 1 for float32."""
+    """What one call shares.
+
+    `near` marks the pairs `[n, m]` of a float32 block that are too close to |ρ| = 1 for float32; with `tangents` the
+    expectations of derivatives are asked for after those of the functions.
+    """
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
         self.near: Tensor | None = None
         self.watching = False
+        self.tangents = False
         self.buffers = Buffers()
         self._last: tuple[tuple[float, float], list[Tensor], dict[str, Any]] | None = None
         self._kept: dict[Key, tuple[Tensor, Any]] = {}

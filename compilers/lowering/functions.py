@@ -41,13 +41,25 @@ class Functions:
         """The module-level name of f(z)."""
         if f not in self.names:
             name = self._fresh(f)
-            self.names[f] = name
             source = atoms(f)
+            if source is None or source.endswith(".derivative"):
+                source = self._derivative(f) or source
+            self.names[f] = name
             if source is None:
                 self._define(name, f)
             else:
                 self.lines.append(f"{name} = {source}  # {f}")
         return self.names[f]
+
+    def _derivative(self, f: sp.Expr) -> str | None:
+        """f as the derivative of a function of the module, so that the two are known to belong together."""
+        for other, name in self.names.items():
+            try:
+                if sp.diff(other, Z) == f:
+                    return f"{name}.derivative"
+            except ValueError:  # a numeric function without a derivative
+                continue
+        return None
 
     def _fresh(self, f: sp.Expr) -> str:
         stem = "phi"

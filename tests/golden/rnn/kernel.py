@@ -26,7 +26,7 @@ output v . _4
 INPUTS = {'x': ('data', (('time', None),))}
 
 tanh = rt.tanh()  # tanh(z)
-tanh_prime = rt.tanh().derivative  # tanh'(z)
+tanh_prime = tanh.derivative  # tanh'(z)
 GET = ('nngp', 'ntk')
 
 
