@@ -151,6 +151,15 @@ def test_series_and_its_slope_in_one_pass(name: str, dtype: torch.dtype, monkeyp
         passes.clear()
 
 
+def test_elu() -> None:
+    """A closed form of many operations in float64, a series in float32."""
+    x = inputs(12, 5)
+    kernel = ns.compile(mlp(depth=3, phi="elu", var_w=2))
+    single, double = kernel(x.float()), kernel(x)
+    assert "hermite" in single.method and "hermite" not in double.method
+    assert distance(single.ntk, double.ntk) < 1e-6 and distance(single.nngp, double.nngp) < 1e-6
+
+
 def test_ragged_tiles() -> None:
     assert len(list(gram.blocks(7, 4, 2, False))) == 8
 

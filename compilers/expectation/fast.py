@@ -376,7 +376,7 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
     if found is not None:
         out = found[0](block)
         report("closed form", 0.0)
-    elif mehler.applies(f, g):
+    elif mehler.serves(f, g, k12.dtype):
         series = _series(f, g, block)
         if series is None:
             return None
@@ -397,7 +397,7 @@ def _series(f: Fn, g: Fn, block: Block) -> Tensor | None:
         return known
     scratch = current()
     roots = None
-    if scratch is not None and scratch.tangents and mehler.applies(f.derivative, g.derivative):
+    if scratch is not None and scratch.tangents and mehler.serves(f.derivative, g.derivative, block.k12.dtype):
         roots = inverse_root(block.k11), inverse_root(block.k22)
     found = mehler.series(f, g, block.k11, block.k22, block.correlation, block.near, roots)
     if found is None:

@@ -10,7 +10,7 @@ from netsor.compilers.expectation.gauss import EPS
 from netsor.compilers.expectation.hermite import DEGREES, Coefficients, coefficients, horner, horner_with_slope
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.scratch import current, part, whole
-from netsor.compilers.expectation.terms import Numeric
+from netsor.compilers.expectation.terms import Delta, Numeric, Term
 
 STEEP = 8.0
 TARGET = {torch.float32: 1e-8, torch.float64: 1e-14}  # relative to √(E f² E g²)
@@ -19,6 +19,18 @@ TARGET = {torch.float32: 1e-8, torch.float64: 1e-14}  # relative to √(E f² E 
 def applies(f: Fn, g: Fn) -> bool:
     """Are both known by their values alone?"""
     return all(isinstance(t, Numeric) for _, t in (*f.terms, *g.terms))
+
+
+def serves(f: Fn, g: Fn, dtype: torch.dtype) -> bool:
+    """Is the series the rule for blocks of these functions?
+
+    It is in float32 too where the closed form, with exponentials on a half-line (elu), takes some hundred operations.
+    """
+    if applies(f, g):
+        return True
+    atoms = [[t for _, t in h.terms] for h in (f, g)]
+    slow = all(any(isinstance(t, Term) and t.gate and t.linear for t in found) for found in atoms)
+    return dtype == torch.float32 and slow and not any(isinstance(t, Delta) for found in atoms for t in found)
 
 
 def expansion(f: Fn, k: Tensor, degree: int) -> Coefficients:
