@@ -153,7 +153,7 @@ def test_series_and_its_slope_in_one_pass(name: str, dtype: torch.dtype, monkeyp
 
 def test_elu() -> None:
     """A closed form of many operations in float64, a series in float32."""
-    x = inputs(12, 5)
+    x = points(12, 30)
     kernel = ns.compile(mlp(depth=3, phi="elu", var_w=2))
     single, double = kernel(x.float()), kernel(x)
     assert "hermite" in single.method and "hermite" not in double.method
