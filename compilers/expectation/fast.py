@@ -371,6 +371,8 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
     """E f(u)g(v) of a block, or None when another route has to take it."""
     if k12.dtype not in NEAR or not k11.dtype == k22.dtype == k12.dtype or not untracked(k11, k22, k12):
         return None
+    if 0 in (k11.numel(), k22.numel(), k12.numel()):
+        return None
     found = rule(f, g)
     block = Block(k11, k22, k12, found[1] if found else (0.0, 0.0), same)
     if found is not None:
