@@ -276,6 +276,8 @@ def diagonal(f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
     """E f(u)g(u): the closed form at ρ = 1, or one integral of f·g."""
     k = k.clamp(min=0)
     zero = torch.zeros_like(k if m is None else k + m)
+    if zero.numel() == 0:
+        return zero
     numeric_atoms = any(isinstance(t, Numeric) for h in (f, g) for _, t in h.terms)
     singular_atoms = any(isinstance(t, Delta) for h in (f, g) for _, t in h.terms)
     if singular_atoms or not (numeric_atoms or not trusted(f, k, m) or not trusted(g, k, m)):
@@ -292,9 +294,11 @@ def _merge(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
 def single(f: Fn, k: Tensor, m: Mean) -> Tensor:
     """E f(u): the closed form, or one integral of f."""
     k = k.clamp(min=0)
+    zero = torch.zeros_like(k if m is None else k + m)
+    if zero.numel() == 0:
+        return zero
     if not (trusted(f, k, m) or _stable(f, k)):
         f = opaque(f)
-    zero = torch.zeros_like(k if m is None else k + m)
     nothing = k.new_zeros(())
     on = Gauss(k, nothing, nothing, zero, m)
     known, rest = split(f)
