@@ -40,7 +40,7 @@ from netsor.compilers.expectation import (
     times_power,
 )
 from netsor.compilers.expectation.fast import E2, E11, covers, diagonal
-from netsor.compilers.expectation.scratch import current_trace, empty, same_inputs, untracked
+from netsor.compilers.expectation.scratch import current, current_trace, empty, same_inputs, untracked
 from netsor.compilers.gram import whole
 from netsor.compilers.inputs import Inputs, Part, Signature, as_inputs
 from netsor.compilers.joint import joint
@@ -413,6 +413,7 @@ class Lattice:
 def at(x: Tensor, leads: int, *index: tuple[int, Tensor]) -> Tensor:
     """x at vectors of positions in some dimensions: `[…, positions, other dimensions]`; zero outside."""
     dims = [leads + p for p, _ in index]
+    given = x
     x = torch.movedim(x, dims, list(range(leads, leads + len(dims))))
     valid = torch.ones((), dtype=torch.bool, device=x.device)
     clipped = []
@@ -422,6 +423,9 @@ def at(x: Tensor, leads: int, *index: tuple[int, Tensor]) -> Tensor:
         clipped.append(t.clamp(0, size - 1))
     picked = x[(slice(None),) * leads + tuple(clipped)]
     if bool(valid.all()):
+        own = current()
+        if own is not None and given._base is not None and 1 in given.shape[:2] and untracked(given):
+            own.picked(picked, given, lambda values, front: at(values, leads + front, *index))
         return picked
     return picked * valid.to(x.dtype).view(-1, *[1] * (picked.dim() - leads - 1))
 

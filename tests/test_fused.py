@@ -104,7 +104,7 @@ def agree(got: torch.Tensor, want: torch.Tensor, one: torch.Tensor, two: torch.T
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("phi", ["relu", "abs", "leaky_relu", "erf"])
+@pytest.mark.parametrize("phi", ["relu", "abs", "leaky_relu", "erf", "gelu"])
 def test_kernels(inputs: torch.Tensor, phi: str, dtype: torch.dtype, traced: list[int]) -> None:
     """Symmetric and rectangular calls and tiles, one graph for each shape of block."""
     x = inputs.to(dtype)

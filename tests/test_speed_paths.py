@@ -142,7 +142,7 @@ def test_series_and_its_slope_in_one_pass(name: str, dtype: torch.dtype, monkeyp
         given = d[:, None].to(dtype), d[None, :].to(dtype), k.to(dtype)
         with scratch() as shared:
             shared.tangents = True
-            found = fast.E2(f, f, *given, same=True), fast.E2(prime, prime, *given, same=True)
+            found = fast.E2(f, f, *given, same=True, slope=True), fast.E2(prime, prime, *given, same=True)
         for h, got in zip((f, prime), found, strict=True):
             want = engine.E2(h, h, d[:, None], d[None, :], k)
             tolerance = 1e-13 if dtype == torch.float64 else 1e-6

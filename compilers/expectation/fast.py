@@ -30,10 +30,9 @@ from netsor.compilers.expectation.scratch import (
     current,
     current_trace,
     empty,
-    part,
+    of_elements,
     same_memory,
     untracked,
-    whole,
 )
 from netsor.compilers.expectation.terms import Gate, Term
 
@@ -181,12 +180,7 @@ def covers(x: Tensor, y: Tensor) -> bool:
 
 def per_input(k: Tensor, name: Any, make: Callable[[Tensor], Tensor]) -> Tensor:
     """A function of the variances of inputs, entry by entry, computed once in a call for all inputs."""
-    scratch = current()
-    if scratch is None:
-        return make(k)
-    every = whole(k)
-    out: Tensor = scratch.keep(every, (name,), lambda: make(every).contiguous())
-    return part(out, every, k)
+    return of_elements(k, (name,), lambda k: ([make(k)], None))[0][0]
 
 
 def inverse_root(k: Tensor, noise: float = 0.0, sign: int = 1) -> Tensor:
@@ -367,7 +361,7 @@ def rule(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
 # ---------------------------------------------------------------- whole blocks
 
 
-def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False) -> Tensor | None:
+def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False, slope: bool = False) -> Tensor | None:
     """E f(u)g(v) of a block, or None when another route has to take it."""
     if k12.dtype not in NEAR or not k11.dtype == k22.dtype == k12.dtype or not untracked(k11, k22, k12):
         return None
@@ -379,7 +373,7 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
         out = found[0](block)
         report("closed form", 0.0)
     elif mehler.serves(f, g, k12.dtype):
-        series = _series(f, g, block)
+        series = _series(f, g, block, slope)
         if series is None:
             return None
         out = series
@@ -392,22 +386,26 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
     return repaired(out, block.near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
 
 
-def _series(f: Fn, g: Fn, block: Block) -> Tensor | None:
+def _series(f: Fn, g: Fn, block: Block, slope: bool) -> Tensor | None:
     """Mehler's series; that of f′ and g′, which the tangent kernel asks for next, in the same pass."""
     known: Tensor | None = block.share.pop(("slope", f, g), None)
     if known is not None:
         return known
     scratch = current()
     roots = None
-    if scratch is not None and scratch.tangents and mehler.serves(f.derivative, g.derivative, block.k12.dtype):
+    if (
+        slope
+        and scratch is not None
+        and scratch.tangents
+        and mehler.serves(f.derivative, g.derivative, block.k12.dtype)
+    ):
         roots = inverse_root(block.k11), inverse_root(block.k22)
     found = mehler.series(f, g, block.k11, block.k22, block.correlation, block.near, roots)
     if found is None:
         return None
-    value, slope = found
-    if slope is not None:
-        block.share["slope", f.derivative, g.derivative] = slope
-    return value
+    if found[1] is not None:
+        block.share["slope", f.derivative, g.derivative] = found[1]
+    return found[0]
 
 
 def _traced(
@@ -448,14 +446,18 @@ def repaired(out: Tensor, mask: Tensor | None, given: tuple[Tensor, ...], exact:
 
 
 def E2(
-    f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None, same: bool = False
-) -> Tensor:
-    """E f(u)g(v) as `engine.E2` has it, by the fast routes where there is one; `same`: one variable of two inputs."""
+    f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None,
+    same: bool = False, slope: bool = False,
+) -> Tensor:  # fmt: skip
+    """E f(u)g(v) as `engine.E2` has it, by the fast routes where there is one.
+
+    `same`: u and v are one variable of two inputs; `slope`: E f′(u)g′(v) is asked for next.
+    """
     trace = current_trace()
     if trace is not None:
         return _traced(trace, f, g, (k11, k22, k12), (m1, m2), same)
     if m1 is None and m2 is None and all(isinstance(k, Tensor) for k in (k11, k22, k12)):
-        found = pair(f, g, k11, k22, k12, same)
+        found = pair(f, g, k11, k22, k12, same, slope)
         if found is not None:
             return found
         scratch = current()

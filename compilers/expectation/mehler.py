@@ -9,7 +9,7 @@ from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS
 from netsor.compilers.expectation.hermite import DEGREES, Coefficients, coefficients, horner, horner_with_slope
 from netsor.compilers.expectation.report import report
-from netsor.compilers.expectation.scratch import current, part, whole
+from netsor.compilers.expectation.scratch import of_elements
 from netsor.compilers.expectation.terms import Delta, Numeric, Term
 
 STEEP = 8.0
@@ -35,14 +35,13 @@ def serves(f: Fn, g: Fn, dtype: torch.dtype) -> bool:
 
 def expansion(f: Fn, k: Tensor, degree: int) -> Coefficients:
     """The coefficients of f for these inputs, in the dtype of k; found once in a call for all inputs."""
-    scratch, every = current(), whole(k)
 
-    def make() -> Coefficients:
-        found = coefficients(f, every.double().clamp(min=0), None, degree)
-        return found._replace(a=found.a.to(k.dtype).contiguous(), scale=found.scale.contiguous())
+    def make(k: Tensor) -> tuple[list[Tensor], tuple[list[float], float]]:
+        found = coefficients(f, k.double().clamp(min=0), None, degree)
+        return [found.a.to(k.dtype), found.scale], (found.tails, found.error)
 
-    found: Coefficients = make() if scratch is None else scratch.keep(every, ("hermite", f, degree), make)
-    return found._replace(a=part(found.a, every, k), scale=part(found.scale, every, k))
+    (a, scale), (tails, error) = of_elements(k, ("hermite", f, degree), make)
+    return Coefficients(a, scale, tails, error)
 
 
 def own(f: Fn, k: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from netsor.compilers.expectation.buffers import Buffers
 from netsor.compilers.expectation.fused import Trace
 
 Key = tuple[Any, ...]
+Pick = Callable[[Tensor, int], Tensor]
 
 
 class Scratch:
@@ -34,6 +35,7 @@ class Scratch:
         self.buffers = Buffers()
         self._last: tuple[tuple[float, float], list[Tensor], dict[str, Any]] | None = None
         self._kept: dict[Key, tuple[Tensor, Any]] = {}
+        self._origins: dict[Key, tuple[Tensor, Tensor, Pick]] = {}
 
     def geometry(self, tensors: list[Tensor], noise: tuple[float, float]) -> dict[str, Any]:
         """A dict that lives until the geometry of other tensors is asked for."""
@@ -45,10 +47,19 @@ class Scratch:
 
     def keep(self, tensor: Tensor, name: Key, make: Callable[[], Any]) -> Any:
         """A quantity of the elements of a tensor, made once."""
-        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), *name)
+        key = (*_place(tensor), *name)
         if key not in self._kept:
             self._kept[key] = (tensor, make())
         return self._kept[key][1]
+
+    def picked(self, tensor: Tensor, source: Tensor, pick: Pick) -> None:
+        """`tensor` holds elements of `source`; `pick(v, front)` takes them of a v with `front` more dimensions."""
+        self._origins[_place(tensor)] = (tensor, source, pick)
+
+    def origin(self, tensor: Tensor) -> tuple[Tensor, Pick] | None:
+        """Where the elements of a tensor have been picked from, if they have."""
+        found = self._origins.get(_place(tensor))
+        return None if found is None else found[1:]
 
     def mark(self, mask: Tensor) -> None:
         """Pairs of inputs in which some entry of the mask is set."""
@@ -97,6 +108,10 @@ def alike(x: Tensor, y: Tensor) -> bool:
     return x is y or (x.shape == y.shape and same_memory(x, y))
 
 
+def _place(x: Tensor) -> Key:
+    return x.data_ptr(), x.dtype, x.shape, x.stride()
+
+
 def _layout(x: Tensor) -> list[tuple[int, int]]:
     """Sizes and strides of the dimensions that matter: those of more than one element."""
     return [(size, step) for step, size in zip(x.stride(), x.shape, strict=True) if size > 1]
@@ -121,6 +136,30 @@ def part(values: Tensor, every: Tensor, x: Tensor) -> Tensor:
     steps = values.stride()[: len(front)]
     start = values.storage_offset() + x.storage_offset() - every.storage_offset()
     return values.as_strided((*front, *x.shape), (*steps, *x.stride()), start)
+
+
+def of_elements(x: Tensor, name: Key, make: Callable[[Tensor], tuple[list[Tensor], Any]]) -> tuple[list[Tensor], Any]:
+    """Functions of the elements of x, `[*front, *x.shape]` each, and what `make` notes beside them.
+
+    Made once for all that x is a part of.
+    """
+    own = _current.get()
+    if own is None:
+        return make(x)
+    every = whole(x)
+    origin = own.origin(every)
+
+    def values() -> tuple[list[Tensor], Any]:
+        if origin is None:
+            found, notes = make(every)
+        else:
+            source, pick = origin
+            wide, notes = of_elements(source, name, make)
+            found = [pick(t, t.dim() - source.dim()) for t in wide]
+        return [t.contiguous() for t in found], notes
+
+    found, notes = own.keep(every, name, values)
+    return [part(t, every, x) for t in found], notes
 
 
 def same_inputs(x: Tensor, y: Tensor) -> bool:

@@ -63,6 +63,7 @@ class Emitter:
     loops: Mapping[Sym, str] = field(default_factory=dict)
     tables: Mapping[Entry, tuple[int, ...]] = field(default_factory=dict)  # entry -> positions of its loop dims
     wave: Sym | None = None  # loop symbols are vectors of positions, along this dimension
+    sloped: frozenset[Value] = frozenset()  # expectations after which those of the derivatives are asked for
 
     @property
     def leads(self) -> int:
@@ -536,6 +537,8 @@ class Emitter:
                 parts += self._means((v.m1, v.m2), order)
                 if _is_one_variable(v):
                     parts.append("same=True")
+                if v in self.sloped:
+                    parts.append("slope=True")
                 return f"rt.E2({self.functions.name(v.f)}, {self.functions.name(v.g)}, {', '.join(parts)})"
             case ExpectJ():
                 return self._joint(v, order)

@@ -42,8 +42,7 @@ class Functions:
         if f not in self.names:
             name = self._fresh(f)
             source = atoms(f)
-            if source is None or source.endswith(".derivative"):
-                source = self._derivative(f) or source
+            source = self._derivative(f) or source
             self.names[f] = name
             if source is None:
                 self._define(name, f)
@@ -53,13 +52,17 @@ class Functions:
 
     def _derivative(self, f: sp.Expr) -> str | None:
         """f as the derivative of a function of the module, so that the two are known to belong together."""
-        for other, name in self.names.items():
-            try:
-                if sp.diff(other, Z) == f:
-                    return f"{name}.derivative"
-            except ValueError:  # a numeric function without a derivative
-                continue
-        return None
+        return next((f"{name}.derivative" for other, name in self.names.items() if self.slope(other, f)), None)
+
+    def slope(self, f: sp.Expr, prime: sp.Expr) -> bool:
+        """Is `prime` f′, of functions that are known by their values?"""
+        source = atoms(prime)
+        if source is not None and not source.endswith(".derivative"):
+            return False
+        try:
+            return bool(sp.diff(f, Z) == prime)
+        except ValueError:  # a numeric function without a derivative
+            return False
 
     def _fresh(self, f: sp.Expr) -> str:
         stem = "phi"

@@ -144,6 +144,7 @@ class _Module:
         """The blocks of pairs with the results that need them, each followed by what is forgotten after it."""
         users = {e: tuple(n for n in needs if e in needs[n]) for e in set().union(*needs.values())}
         found = scheduled([b for b in self.blocks if b[0].space == "pair" and b[0] in users])
+        emitter.sloped = self._sloped(found)
         last = self._last_uses(found)
         out: list[Statement] = []
         for block in found:
@@ -152,6 +153,18 @@ class _Module:
                 names = sorted(e.name for e in last[block[0]] if users[e] == who)
                 out.append((who, [f"        del {', '.join(names)}"]))
         return out
+
+    def _sloped(self, blocks: list[Block]) -> frozenset[Value]:
+        """E f(u)g(v) for which E f′(u)g′(v) of the same variables is asked for too, outside of recurrences."""
+        values = [v for b in blocks if len(b) == 1 and not _reads_itself(b[0]) for v in walk(cast(Value, b[0].value))]
+        same: dict[tuple[Value, ...], list[Expect2]] = {}
+        for v in values:
+            if isinstance(v, Expect2) and v.m1 is None and v.m2 is None:
+                same.setdefault((v.k11, v.k22, v.k12), []).append(v)
+        return frozenset(
+            v for group in same.values() for v in group for w in group
+            if self.functions.slope(v.f, w.f) and self.functions.slope(v.g, w.g)
+        )  # fmt: skip
 
     def _outputs(self, emitter: Emitter, name: str, results: dict[str, Result]) -> list[str]:
         if name == "terms":
