@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from netsor.compilers.expectation import hermite
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS
-from netsor.compilers.expectation.hermite import DEGREES, Coefficients, coefficients, horner, horner_with_slope
+from netsor.compilers.expectation.hermite import DEGREES, Coefficients, coefficients
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.scratch import of_elements
 from netsor.compilers.expectation.terms import Delta, Numeric, Term
@@ -67,12 +68,12 @@ def series(
     last, degree, error = terms
     found = None if slopes is None else _terms(f.derivative, g.derivative, k11, k22, largest, r.dtype)
     if found is not None:
-        last, degree, error = (max(x, y) for x, y in zip(terms, (found[0] + 1, *found[1:]), strict=True))
+        last, degree, error = max(last, found[0] + 1), max(degree, found[1]), max(error, found[2])
     left, right = expansion(f, k11, degree), expansion(g, k22, degree)
     report("hermite", error)
     if slopes is None or found is None or last > degree or not (_steep(f, k11, degree) and _steep(g, k22, degree)):
-        return horner(left.a[: terms[0] + 1], right.a[: terms[0] + 1], r), None
-    value, slope = horner_with_slope(left.a[: last + 1], right.a[: last + 1], r)
+        return hermite.horner(left.a[: terms[0] + 1], right.a[: terms[0] + 1], r), None
+    value, slope = hermite.horner_with_slope(left.a[: last + 1], right.a[: last + 1], r)
     return value, slope.mul_(slopes[0]).mul_(slopes[1])
 
 
