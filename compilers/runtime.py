@@ -39,8 +39,8 @@ from netsor.compilers.expectation import (
     tanh,
     times_power,
 )
-from netsor.compilers.expectation.fast import E2, E11, covers, diagonal
-from netsor.compilers.expectation.scratch import current, current_trace, empty, same_inputs, untracked
+from netsor.compilers.expectation.fast import E2, E11, diagonal
+from netsor.compilers.expectation.scratch import covers, current, current_trace, empty, same_inputs, untracked
 from netsor.compilers.gram import whole
 from netsor.compilers.inputs import Inputs, Part, Signature, as_inputs
 from netsor.compilers.joint import joint

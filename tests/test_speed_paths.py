@@ -19,6 +19,7 @@ from netsor.compilers.expectation import (
     engine,
     erf,
     fast,
+    formulas,
     function,
     gaussian,
     gelu,
@@ -57,7 +58,7 @@ def covariances(n: int = 40, dtype: torch.dtype = torch.float64) -> tuple[torch.
 @pytest.mark.parametrize("name", PAIRS)
 def test_blocks_agree_with_the_engine(name: str) -> None:
     f, g = PAIRS[name]
-    assert fast.rule(f, g) is not None
+    assert formulas.rule(f, g) is not None
     k11, k22, k12 = covariances()
     torch.testing.assert_close(fast.E2(f, g, k11, k22, k12), engine.E2(f, g, k11, k22, k12), rtol=1e-12, atol=1e-13)
 
@@ -70,7 +71,7 @@ def test_gradients_take_the_engine() -> None:
 
 def test_functions_without_a_formula() -> None:
     shifted: Fn = from_terms(((1.0, relu().terms[0][1]), (1.0, step().terms[0][1])), "relu + step")
-    assert fast.rule(shifted, relu()) is None
+    assert formulas.rule(shifted, relu()) is None
 
 
 def points(n: int, *shape: int) -> torch.Tensor:

@@ -92,6 +92,19 @@ def empty(shape: torch.Size, like: Tensor) -> Tensor:
     return own.buffers.empty(shape, like.dtype, like.device)
 
 
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """x·y, a tensor of its own."""
+    if current_trace() is not None or not covers(x, y):
+        return x * y
+    return torch.mul(x, y, out=empty(x.shape, x))
+
+
+def covers(x: Tensor, y: Tensor) -> bool:
+    """Does y broadcast to the shape of x?"""
+    extra = x.dim() - y.dim()
+    return extra >= 0 and all(n in (1, m) for n, m in zip(y.shape, x.shape[extra:], strict=True))
+
+
 @contextmanager
 def scratch() -> Generator[Scratch, None, None]:
     """Expectations inside the block share what they compute."""
