@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+import sympy as sp
 import torch
 from compositions import each
 from hypothesis import given, settings
@@ -14,10 +16,13 @@ from hypothesis import strategies as st
 from test_compositions import LIBRARY
 
 import netsor as ns
-from netsor import programs
+from netsor import ir, programs
 from netsor.compilers import boxes, runtime
+from netsor.compilers.derive import values
 from netsor.compilers.expectation import buffers, fast, mehler, tanh
 from netsor.compilers.expectation.scratch import scratch
+from netsor.compilers.lowering.emit import Emitter
+from netsor.compilers.lowering.functions import Functions
 
 CPU = torch.device("cpu")
 
@@ -51,6 +56,51 @@ def test_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_random_compositions(monkeypatch: pytest.MonkeyPatch) -> None:
     each(25, lambda p, x, x2: agree(monkeypatch, p, x, x2), depth=3)
+
+
+VIEWS = {"fit", "at", "take", "shaped"}  # may give back the memory of what they read
+
+
+def overwritten(source: str) -> list[str]:
+    """What stands in a place whose memory is used again, in a generated module, though something else may read it."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        place: ast.expr
+        if node.func.attr in ("times", "axpby"):
+            place = node.args[node.func.attr == "axpby"]
+        elif node.func.attr in ("add_", "mul_"):
+            place = node.func.value
+        else:
+            continue
+        while isinstance(place, ast.Subscript) or (
+            isinstance(place, ast.Call) and isinstance(place.func, ast.Attribute) and place.func.attr == "permute"
+        ):
+            place = place.value if isinstance(place, ast.Subscript) else place.func.value  # type: ignore[attr-defined]
+        name = place.func.attr if isinstance(place, ast.Call) and isinstance(place.func, ast.Attribute) else ""
+        if not name or name in VIEWS:
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_only_what_nothing_else_reads_is_overwritten() -> None:
+    def check(p: ns.Program, x: Any = None, x2: Any = None) -> None:
+        assert overwritten(ns.compile(p).source) == []
+
+    for p, _ in LIBRARY.values():
+        check(p)
+    each(25, check, depth=3)
+
+
+def test_a_constant_is_added_beside_what_is_only_read() -> None:
+    """An entry read at the size of the other input comes as it is, or as a view of it."""
+    symbols = values.Sym(1, ir.SizeOf("token"), "m", "token"), values.Sym(2, ir.SizeOf("token"), 2, "token")
+    entry = values.Entry("K_h", "pair", (symbols[0],), None)
+    sum_ = values.Add((values.Access(entry, 0, (symbols[1],)), values.Num(sp.Integer(1))))
+    text = Emitter("pair", Functions()).emit(sum_, [symbols[1]])
+    assert text.startswith("rt.add(rt.fit(K_h") and overwritten(text) == []
+    assert overwritten("rt.fit(K_h, (2, 3)).add_(1)") and overwritten("rt.axpby(2, K_h[:, None], 1, K_x)")
 
 
 def test_results_are_their_own() -> None:

@@ -177,23 +177,20 @@ class Emitter:
             return self._added(v, order)
         c, first = min(parts, key=lambda p: (not self._is_fresh(p[1]), not self._is_tensor(p[1]), p[0] != 1))
         rest = [p for p in parts if p != (c, first)]
-        text = self.emit(first, order)
-        if not self._is_fresh(first) and c == 1 and rest:
+        text, fresh = self.emit(first, order), self._is_fresh(first)
+        if not fresh and c != 1:
+            text, c, fresh = self.emit(mul(Num(c), first), order), sp.Integer(1), True
+        elif not fresh and rest:
             d, other = rest.pop(0)
             scale = "" if d == 1 else f", alpha={self._plain(Num(d))}"
-            text = f"rt.add({text}, {self.emit(other, order)}{scale})"
-        elif not self._is_fresh(first) and c != 1:
-            text, c = self.emit(mul(Num(c), first), order), sp.Integer(1)
+            text, fresh = f"rt.add({text}, {self.emit(other, order)}{scale})", True
         for d, other in rest:
             text = f"rt.axpby({self._plain(Num(c))}, {text}, {self._plain(Num(d))}, {self.emit(other, order)})"
             c = sp.Integer(1)
         if c != 1:
             text = f"rt.times({text}, {self._plain(Num(c))})"
-        for a in v.args:
-            if isinstance(a, Num):
-                text = (
-                    f"{text}.add_({self._plain(a)})" if text.startswith("rt.") else f"rt.add({text}, {self._plain(a)})"
-                )
+        for constant in (self._plain(a) for a in v.args if isinstance(a, Num)):
+            text = f"{text}.add_({constant})" if fresh else f"rt.add({text}, {constant})"
         return text
 
     def _product(self, v: Mul, order: Sequence[Sym]) -> str:
