@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation.scratch import current_trace, empty
+from netsor.compilers.expectation.scratch import current_trace, empty, untracked
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _plan(
 
 
 def _box(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
-    steps = None if x.requires_grad and torch.is_grad_enabled() else _steps(x.shape, leads, moves)
+    steps = _steps(x.shape, leads, moves) if untracked(x) else None
     if steps is not None:
         return _flat(x.contiguous(), *steps)
     shape, copied, parts = _plan(x.shape, leads, moves)

@@ -94,7 +94,7 @@ def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
         first, second = (part[2:-1] for part in subscripts.split("->")[0].split(","))
         if first and subscripts.endswith(f"->nm{first}{second}"):
             diagonal(out, len(first)).copy_(torch.einsum(f"n{first}d,n{first}d->n{first}", x[:, 0], y[0]))
-    return times(out, 1 / x.shape[-1]) if untracked(out) else out / x.shape[-1]
+    return out.div_(x.shape[-1])
 
 
 def grid(data: Inputs, size: int, after: int) -> Tensor:

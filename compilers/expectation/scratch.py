@@ -135,13 +135,13 @@ def same_memory(x: Tensor, y: Tensor) -> bool:
     return x.data_ptr() == y.data_ptr() and _layout(x) == _layout(y)
 
 
-def whole(x: Tensor) -> Tensor:
+def _whole(x: Tensor) -> Tensor:
     """All inputs of which x is a view of some, where it is one."""
     base = x._base
     return x if base is None or base.dtype != x.dtype or not base.is_contiguous() else base
 
 
-def part(values: Tensor, every: Tensor, x: Tensor) -> Tensor:
+def _part(values: Tensor, every: Tensor, x: Tensor) -> Tensor:
     """Of `values` of the elements of `every`, behind any dimensions in front, those of its view x."""
     if x is every:
         return values
@@ -159,7 +159,7 @@ def of_elements(x: Tensor, name: Key, make: Callable[[Tensor], tuple[list[Tensor
     own = _current.get()
     if own is None:
         return make(x)
-    every = whole(x)
+    every = _whole(x)
     origin = own.origin(every)
 
     def values() -> tuple[list[Tensor], Any]:
@@ -172,7 +172,7 @@ def of_elements(x: Tensor, name: Key, make: Callable[[Tensor], tuple[list[Tensor
         return [t.contiguous() for t in found], notes
 
     found, notes = own.keep(every, name, values)
-    return [part(t, every, x) for t in found], notes
+    return [_part(t, every, x) for t in found], notes
 
 
 def same_inputs(x: Tensor, y: Tensor) -> bool:

@@ -41,8 +41,7 @@ class Functions:
         """The module-level name of f(z)."""
         if f not in self.names:
             name = self._fresh(f)
-            source = atoms(f)
-            source = self._derivative(f) or source
+            source = self._derivative(f) or atoms(f)
             self.names[f] = name
             if source is None:
                 self._define(name, f)
