@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -74,6 +78,27 @@ def test_the_command_is_declared(config: dict[str, Any]) -> None:
 def test_continuous_integration_runs_what_the_readme_says() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    for command in ('pip install -c constraints-ci.txt ".[test,docs,data,plot]"', "netsor demo", "pytest"):
+    for command in ("python3 do.py demo", "python3 do.py test"):
         assert f"\n{command}\n" in readme, f"the README has no line {command!r}"
         assert command in script, f".ci/run does not run {command!r}"
+
+
+def test_the_first_commands_need_nothing_but_python() -> None:
+    tree = ast.parse((ROOT / "do.py").read_text(encoding="utf-8"))
+    modules = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    modules |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    assert modules <= sys.stdlib_module_names
+
+
+def test_the_first_commands_name_their_jobs(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "do.py"), "tset"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "do.py: usage: python3 do.py demo | test\n"
+
+
+def test_constraints_pin_what_the_extras_ask(config: dict[str, Any]) -> None:
+    pinned = {line.split("==")[0].lower().replace("_", "-") for line in
+              (ROOT / "constraints-ci.txt").read_text(encoding="utf-8").splitlines() if "==" in line}  # fmt: skip
+    extras = config["project"]["optional-dependencies"].values()
+    wanted = {re.split(r"[<>=\[]", r)[0].lower() for rs in (config["project"]["dependencies"], *extras) for r in rs}
+    assert wanted - {"netsor"} <= pinned
