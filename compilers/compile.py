@@ -20,6 +20,7 @@ from netsor.compilers import fuse as fusing
 from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
 from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
+from netsor.compilers.diagonal import diagonals
 from netsor.compilers.inputs import Inputs, as_inputs
 from netsor.compilers.joint import sampling
 from netsor.compilers.lowering.module import Source, generate
@@ -46,6 +47,7 @@ class Kernel:
         self.dtype = as_dtype(dtype)
         self.assumed = assumed
         self.options = options
+        self._fuse = fuse
         self.fuse = fuse and fusing.available(str(self.device or "cpu"))
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
@@ -55,6 +57,9 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<Kernel of {self.program.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kernel, (self.program, self.device, self.dtype, self.assumed, self.options, self._fuse)
 
     # ------------------------------------------------------------ calls
 
@@ -73,6 +78,10 @@ class Kernel:
         if tile is None:
             tile = self._tile(wanted, one, two, gram.parse_memory(memory))
         return self._whole(module, one, two, wanted, tile)
+
+    def diag(self, x: Any, get: Get = DEFAULT) -> KernelResult:
+        """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
+        return diagonals(self, x, wanted_names(get), {r.name for r in self.program.returned})
 
     def _run(self, x1: Any, x2: Any, get: Get, tile: int | None) -> KernelResult:
         wanted = wanted_names(get)
@@ -212,7 +221,7 @@ _MODULES: dict[Any, Any] = {}
 
 
 def _key(program: Any, get: tuple[str, ...]) -> Any:
-    return (str(program), tuple(id(f) for f in program.functions.values()), get)
+    return (str(program), tuple(f for f in program.functions.values() if f.numeric), get)
 
 
 def cached_recursion(program: Any, get: tuple[str, ...]) -> Recursion:

@@ -27,6 +27,7 @@ _WHERE = {
     "netsor.compilers.compile": ("Kernel", "compile", "derive", "v_transform"),
     "netsor.compilers.finite.simulate": ("simulate",),
     "netsor.compilers.limit": ("limit",),
+    "netsor.compilers.predict": ("predict",),
     "netsor.compilers.results": ("KernelResult",),
     "netsor.convention": ("unit_variance",),
     "netsor.declared": ("program",),
@@ -39,7 +40,7 @@ __all__ = [
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
     "backprop", "unit_variance", "Report", "check",
-    "Kernel", "KernelResult", "compile", "derive", "limit", "simulate", "v_transform",
+    "Kernel", "KernelResult", "compile", "derive", "limit", "predict", "simulate", "v_transform",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "ParseError", "ProgramError",
     "UnsupportedError",
     "layers", "programs",
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from netsor.compilers.compile import v_transform as v_transform
     from netsor.compilers.finite.simulate import simulate as simulate
     from netsor.compilers.limit import limit as limit
+    from netsor.compilers.predict import predict as predict
     from netsor.compilers.results import KernelResult as KernelResult
     from netsor.convention import unit_variance as unit_variance
     from netsor.declared import program as program

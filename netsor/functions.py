@@ -31,6 +31,10 @@ def exact(value: Any) -> sp.Expr:
     return sp.sympify(value)
 
 
+def _applied(spec: Function, args: tuple[sp.Expr, ...]) -> sp.Expr:
+    return spec.head(*args)
+
+
 class Head(sp.Function):
     """Base of the sympy heads of functions; `spec` is the Function."""
 
@@ -49,6 +53,10 @@ class Head(sp.Function):
         if len(args) == 1 and spec.parity and args[0].could_extract_minus_sign():
             return cls(-args[0]) * (-1 if spec.parity == "odd" else 1)
         return None
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """As its Function and arguments: the class of a head has no importable name."""
+        return _applied, (self.spec, self.args)
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         return self.spec.derivative(argindex - 1).sym(*self.args)
@@ -113,6 +121,15 @@ class Function:
         self.origin: Function | None = None  # the function that this one, named by primes, is a derivative of
         self.opaque = opaque
         self.head: type[Head] = type(name, (Head,), {"spec": self, "nargs": arity})
+        self.made_by: tuple[Callable[..., Function], tuple[Any, ...]] | None = None  # a call that makes it again
+
+    def __reduce__(self) -> tuple[Callable[..., Function], tuple[Any, ...]]:
+        if self.made_by is None:
+            raise TypeError(f"the function {self.name} cannot be pickled: make it with ns.function or ns.numeric")
+        return self.made_by
+
+    def __deepcopy__(self, memo: Any) -> Function:
+        return self
 
     def __repr__(self) -> str:
         return self.name
@@ -139,6 +156,8 @@ class Function:
             made = self._make_derivative(index)
             if made.name.startswith(f"{self.name}'"):
                 made.origin = self
+            if made.made_by is None:
+                made.made_by = (Function.derivative, (self, index))
             self._derivatives[index] = made
         return self._derivatives[index]
 
@@ -246,16 +265,23 @@ def leaky_relu(a: Any = 0.01) -> Function:
     return _leaky_relu(exact(a))
 
 
+def _family(f: Function, maker: Callable[..., Function], *parameters: Any) -> Function:
+    """f, made again by maker(parameters)."""
+    f.made_by = (maker, parameters)
+    return f
+
+
 @cache
 def _leaky_relu(c: sp.Expr) -> Function:
     slope = Function(
         f"leaky_relu[{c}]'", lambda x: c + (1 - c) * step.head(x), derivative=_no_derivative, growth="bounded",
         kinks=(0.0,), jumps=True,
     )  # fmt: skip
-    return Function(
+    made = Function(
         f"leaky_relu[{c}]", lambda x: c * x + (1 - c) * relu.head(x), derivative=lambda _: slope, growth="polynomial",
         kinks=(0.0,), evaluate=_zero_at_zero,
     )  # fmt: skip
+    return _family(made, leaky_relu, c)
 
 
 def _elu_tail(x: sp.Expr, order: int) -> sp.Expr:
@@ -278,10 +304,11 @@ def _elu_alpha(c: sp.Expr) -> Function:
         f"elu{suffix}'", lambda x: step.head(x) + c * _elu_tail(x, 1), derivative=lambda _: second, growth="bounded",
         kinks=(0.0,), jumps=bool(c != 1),
     )  # fmt: skip
-    return Function(
+    made = Function(
         f"elu{suffix}", lambda x: relu.head(x) + c * _elu_tail(x, 0), derivative=lambda _: first, growth="polynomial",
         kinks=(0.0,), evaluate=_zero_at_zero,
     )  # fmt: skip
+    return _family(made, elu_alpha, c)
 
 
 elu = elu_alpha(1)
@@ -318,7 +345,8 @@ def polynomial(coefficients: Sequence[Any]) -> Function:
     def value(x: sp.Expr) -> sp.Expr:
         return sp.Add(*(a * x**i for i, a in enumerate(c)))
 
-    return Function(f"polynomial[{text}]", value, opaque=False, parity=parity(), growth="polynomial")
+    made = Function(f"polynomial[{text}]", value, opaque=False, parity=parity(), growth="polynomial")
+    return _family(made, polynomial, c)
 
 
 _BUILTIN = [
@@ -345,6 +373,10 @@ def builtin(name: str, parameters: Sequence[Any] = ()) -> Function:
     if name == "leaky_relu":
         return leaky_relu()
     return _TABLE[name]
+
+
+for _f in _BUILTIN:
+    _f.made_by = (builtin, (_f.name,))
 
 
 def as_function(phi: str | Function) -> Function:
@@ -380,10 +412,19 @@ def function(
         parity = expression_parity(body, symbols[0])
     if not kinks and any(h.spec.kinks for h in body.atoms(Head)):
         kinks = expression_kinks(body, symbols[0]) if count == 1 else ()
-    return Function(
-        name, lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))), arity=count, parity=parity,
+    return _defined(name, symbols, body, parity, growth, kinks)
+
+
+def _defined(
+    name: str, symbols: tuple[sp.Symbol, ...], body: sp.Expr, parity: Parity, growth: Growth | None,
+    kinks: tuple[float, ...],
+) -> Function:  # fmt: skip
+    """The user's function with the expression `body` of the symbols."""
+    made = Function(
+        name, lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))), arity=len(symbols), parity=parity,
         growth=growth, kinks=kinks, user=True,
     )  # fmt: skip
+    return _family(made, _defined, name, symbols, body, parity, growth, kinks)
 
 
 def numeric(
@@ -401,10 +442,18 @@ def numeric(
     else:
         flipped = FLIPPED[parity]
         prime = Function(f"{name}'", None, torch=derivative, parity=flipped, kinks=kinks, growth=growth)
-    return Function(
+    made = Function(
         name, None, torch=call, derivative=None if prime is None else (lambda _: prime), parity=parity, growth=growth,
         kinks=kinks, user=True,
     )  # fmt: skip
+    return _family(made, _numeric, name, call, derivative, parity, growth, kinks)
+
+
+def _numeric(
+    name: str, call: Callable[..., Any], derivative: Callable[..., Any] | Function | None, parity: Parity,
+    growth: Growth | None, kinks: tuple[float, ...],
+) -> Function:  # fmt: skip
+    return numeric(name, call, derivative=derivative, parity=parity, growth=growth, kinks=kinks)
 
 
 # ---------------------------------------------------------------- facts about expressions

@@ -1,6 +1,6 @@
 """The arrows between the folders, read from the import statements.
 
-programs → netsor ← compilers        netsor/__init__.py (lazily) and netsor/cli know all three
+programs → netsor ← compilers        netsor/__init__.py (lazily), netsor/cli and netsor/sklearn.py know all three
 """
 
 from __future__ import annotations
@@ -46,8 +46,12 @@ class Module:
 
     @property
     def knows_all(self) -> bool:
-        """The command line and the facade."""
-        return self.name == "netsor" or self.name == "netsor.cli" or self.name.startswith("netsor.cli.")
+        """The command line, the facade, and the adapters to other libraries."""
+        return (
+            self.name in ("netsor", "netsor.sklearn")
+            or self.name == "netsor.cli"
+            or self.name.startswith("netsor.cli.")
+        )
 
 
 @cache

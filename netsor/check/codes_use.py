@@ -87,6 +87,22 @@ ARRAYS = (
         "errata to E.4",
         "give eps a positive value, or ask for the NNGP only",
     ),
+    Code(
+        "NT620",
+        "a training kernel that is not positive semidefinite",
+        "Its smallest eigenvalue is negative beyond rounding: a sampled kernel, or float32 inputs that coincide.",
+        "ns.predict(kernel, x_float32, y)",
+        "the predictions page",
+        "give diag_reg, or float64 inputs",
+    ),
+    Code(
+        "NT621",
+        "an argument of a prediction",
+        "Times are at least 0; gradient descent takes steps and a learning rate below the one at which it diverges.",
+        "predictor.ensemble(x, steps=10, learning_rate=1e9)",
+        "the predictions page",
+        "predictor.max_learning_rate",
+    ),
 )
 
 RULES = (

@@ -1,0 +1,183 @@
+"""Infinitely wide networks as scikit-learn estimators, and a kernel for its Gaussian processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.gaussian_process.kernels import Kernel as _SklearnKernel
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from netsor.compilers.compile import Kernel, compile
+from netsor.compilers.predict import Prediction, predict
+from netsor.errors import InputError
+
+__all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor", "NetsorKernel"]
+
+
+def as_kernel(program: Any) -> Kernel:
+    """The kernel of a program, of a built-in program's name, or a kernel itself."""
+    if isinstance(program, Kernel):
+        return program
+    if isinstance(program, str):
+        from netsor import programs
+
+        if program not in programs.BUILTIN:
+            raise InputError(
+                f"no program is called {program!r}; known: {', '.join(sorted(programs.BUILTIN))}", code="NT605"
+            )
+        program = programs.BUILTIN[program]()
+    return compile(program)
+
+
+class _Network(BaseEstimator):
+    """What regressors and classifiers share: data, the predictor, and the question asked of it."""
+
+    program: Any
+    diag_reg: float
+
+    def _arrays(self, x: Any, y: Any = "no_validation", **options: Any) -> Any:
+        """Validated by scikit-learn; data beyond matrices (images, sequences) may have more axes."""
+        return validate_data(self, x, y, dtype=(np.float64, np.float32), allow_nd=True, **options)
+
+    def _fit(self, x: Any, y: Any) -> None:
+        self.kernel_ = as_kernel(self.program)
+        self.predictor_ = predict(self.kernel_, x, y, self.diag_reg)
+
+    def _ask(self, x: Any) -> Prediction:
+        raise NotImplementedError
+
+    def _predicted(self, x: Any) -> Prediction:
+        check_is_fitted(self)
+        return self._ask(self._arrays(x, reset=False))
+
+
+class _Ensemble(_Network):
+    """The ensemble of networks trained with the NTK for the time t (None: to the end)."""
+
+    def __init__(self, program: Any = "mlp", diag_reg: float = 1e-6, t: float | None = None) -> None:
+        self.program = program
+        self.diag_reg = diag_reg
+        self.t = t
+
+    def _ask(self, x: Any) -> Prediction:
+        return self.predictor_.ensemble(x, t=self.t)
+
+
+class _Process(_Network):
+    """The Gaussian process with the NNGP kernel."""
+
+    def __init__(self, program: Any = "mlp", diag_reg: float = 1e-6) -> None:
+        self.program = program
+        self.diag_reg = diag_reg
+
+    def _ask(self, x: Any) -> Prediction:
+        return self.predictor_.gp(x)
+
+
+class _Regressor(RegressorMixin, _Network):
+    def fit(self, X: Any, y: Any) -> Any:
+        """Keep the training data `[n, …]` and targets `[n]` or `[n, k]`, and compute their kernels."""
+        self._fit(*self._arrays(X, y, multi_output=True, y_numeric=True))
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean `[m]` or `[m, k]`; with `return_std` the standard deviation `[m]` of each output too."""
+        found = self._predicted(X)
+        mean = found.mean.numpy(force=True)
+        return (mean, found.std.numpy(force=True)) if return_std else mean
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class _Classifier(ClassifierMixin, _Network):
+    def fit(self, X: Any, y: Any) -> Any:
+        """Least squares on ±1 indicators of the classes."""
+        x, classes = self._arrays(X, y)
+        check_classification_targets(classes)
+        self.classes_, labels = np.unique(classes, return_inverse=True)
+        self._fit(x, 2.0 * np.eye(len(self.classes_))[labels] - 1.0)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        """The mean outputs `[m, classes]`; `[m]`, positive for the second class, when there are two."""
+        mean = self._predicted(X).mean.numpy(force=True)
+        return (mean[:, 1] - mean[:, 0]) / 2 if len(self.classes_) == 2 else mean
+
+    def predict(self, X: Any) -> Any:
+        """The classes with the largest mean outputs."""
+        best = self._predicted(X).mean.numpy(force=True).argmax(1)
+        return self.classes_[best]
+
+    def predict_proba(self, X: Any) -> Any:
+        """The fraction `[m, classes]` of networks (samples of the process) whose largest output is the class's."""
+        found = self._predicted(X)
+        return largest(found.mean, found.std).numpy(force=True)
+
+
+def largest(mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
+    """P(f_c is largest) `[m, k]` for independent f_c ~ N(mean_c, std²): E_z Π_{j≠c} Φ(z + (mean_c − mean_j)/std)."""
+    z = torch.linspace(-8, 8, 161, dtype=mean.dtype, device=mean.device)
+    weight = torch.exp(-(z**2) / 2)
+    scale = std.clamp_min(1e-9 * mean.abs().amax(1).clamp_min(1e-300))
+    gaps = (mean[:, :, None] - mean[:, None, :]) / scale[:, None, None]  # [m, c, j]
+    below = torch.special.ndtr(z + gaps[..., None])  # [m, c, j, z]
+    own = torch.eye(mean.shape[1], dtype=torch.bool, device=mean.device)[:, :, None]
+    chance = torch.where(own, 1.0, below).prod(2) @ weight
+    return chance / chance.sum(1, keepdim=True)
+
+
+class NTKRegressor(_Regressor, _Ensemble):
+    """The mean over infinitely wide networks trained by gradient flow on the squared error for the time t.
+
+    `program` is a Program, the name of a built-in one, or a compiled Kernel; `diag_reg` is added to the training
+    kernels relative to the mean of their diagonals (`ns.predict`).
+    """
+
+
+class NTKClassifier(_Classifier, _Ensemble):
+    """NTKRegressor on ±1 indicators of the classes; `predict_proba` is over the ensemble of networks."""
+
+
+class NNGPRegressor(_Regressor, _Process):
+    """The posterior of the Gaussian process of infinitely wide networks at initialisation (NNGP)."""
+
+
+class NNGPClassifier(_Classifier, _Process):
+    """NNGPRegressor on ±1 indicators of the classes; `predict_proba` is over samples of the posterior."""
+
+
+class NetsorKernel(_SklearnKernel):
+    """The NNGP (or NTK) of a program as a kernel of scikit-learn's Gaussian processes, without hyperparameters."""
+
+    def __init__(self, program: Any = "mlp", which: str = "nngp") -> None:
+        self.program = program
+        self.which = which
+
+    @property
+    def _kernel(self) -> Kernel:
+        if getattr(self, "_made", (None,))[0] is not self.program:
+            self._made = (self.program, as_kernel(self.program))
+        kernel: Kernel = self._made[1]
+        return kernel
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        """`[n, m]`, and the gradient `[n, n, 0]`."""
+        value = getattr(self._kernel(np.asarray(X), Y if Y is None else np.asarray(Y), get=self.which), self.which)
+        matrix = value.numpy(force=True)
+        return (matrix, np.empty((*matrix.shape, 0))) if eval_gradient else matrix
+
+    def diag(self, X: Any) -> Any:
+        """K(x, x) for every x."""
+        value = getattr(self._kernel.diag(np.asarray(X), get=self.which), self.which)
+        return value.numpy(force=True).copy()
+
+    def is_stationary(self) -> bool:
+        """Kernels of networks depend on the norms of their inputs."""
+        return False
