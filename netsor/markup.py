@@ -8,7 +8,7 @@ from html import escape
 
 _MATH = {
     "_": r"\_", "%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\backslash{}",
-    "^": r"\wedge{}", "~": r"\sim{}", "<": r"\lt{}", ">": r"\gt{}", "'": r"{}'{}", "′": r"{}'{}", "`": r"\text{‘}",
+    "^": r"\wedge{}", "~": r"\sim{}", "<": r"\lt{}", ">": r"\gt{}", "'": r"{}'{}", "`": r"\text{‘}",
 }  # fmt: skip
 _TEXT = {
     "_": r"\_", "%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}",
@@ -39,7 +39,7 @@ def _math(c: str) -> str:
         return rf"{{\{GREEK[c]}}}"
     if c == " ":
         return r"\ "
-    return _MATH.get(c, c) if ord(c) < 128 or c in _MATH else rf"\text{{{c}}}"
+    return _MATH.get(c, c) if ord(c) < 128 else rf"\text{{{c}}}"
 
 
 def latex(text: str) -> str:

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 WITH_ARGUMENT = {
-    "mathrm", "mathbb", "mathcal", "mathbf", "operatorname", "bar", "mathring", "mathop", "text", "sqrt", "texttt",
+    "mathrm", "mathbb", "mathcal", "mathbf", "operatorname", "bar", "mathring", "mathop", "text", "sqrt", "texttt", "mathbin",
 }  # fmt: skip
 PLAIN = {
     "langle", "rangle", "lvert", "rvert", "lceil", "rceil", "sum", "xi", "dim", "sim", "le", "in", "cdot", "times",
-    "delta", "bmod", "dots", "partial", "Theta", "Sigma", "mu", "quad", "qquad", "to", "top", "middle", "pi", "sin",
+    "delta", "dots", "partial", "Theta", "Sigma", "mu", "quad", "qquad", "to", "top", "middle", "pi", "sin",
     "cos", "zeta", "phi", "lt", "gt", "max", "min", "exp", "log", "wedge", "backslash", "infty", "neq", "wedge", "geq",
     "lambda", "kappa", "gamma", "alpha", "beta", "leq", "operatorname", "limits", "varepsilon", "mapsto",
     *",;! {}_%#&$",

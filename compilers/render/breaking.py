@@ -17,7 +17,7 @@ _SPACES = {r"\,": 0.35, r"\;": 0.55, r"\ ": 0.5, r"\quad": 2.0, r"\qquad": 4.0, 
            r"\right": 0.0, r"\displaystyle": 0.0, r"\middle": 0.0}  # fmt: skip
 _TRANSPARENT = frozenset((
     r"\mathrm", r"\operatorname", r"\text", r"\mathbf", r"\mathbb", r"\mathcal", r"\bar", r"\mathring", r"\mathop",
-    r"\mathit", r"\texttt",
+    r"\mathit", r"\texttt", r"\mathbin",
 ))  # fmt: skip
 _UNDER = frozenset((r"\sum", r"\mathop", r"\max"))
 _NAMED = frozenset((r"\sin", r"\cos", r"\exp", r"\log", r"\max", r"\dim", r"\sqrt", r"\tan", r"\bmod"))

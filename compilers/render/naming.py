@@ -60,7 +60,7 @@ class Symbols:
         self.notes: dict[str, str] = {}
         self.lines: dict[str, str] = {}  # the unnamed scalars that occur, by their lines
         self._variables = _variables(r)
-        self._gradients = {r.normal.of_var[g.is_]: r.normal.of_var[g.of] for g in r.program.gradients}
+        self._gradients = _gradients(r)
         self._nodes: dict[Any, str] = {}
         self._open: set[Any] = set()
         self._short = itertools.count(1)
@@ -151,7 +151,7 @@ class Symbols:
                 axis = symbol_latex(node.line.axis.name)
                 return rf"\operatorname{{{node.line.op}}}_{{{axis}}}{self._factor(cast(AnyNode, node.of))}"
 
-    def _factor(self, node: AnyNode) -> str:
+    def _factor(self, node: Any) -> str:
         text = self.variable(node)
         return rf"({text})" if isinstance(node, Lin) and node not in self._variables else text
 
@@ -163,10 +163,12 @@ class Symbols:
         return before + self._factor(node)
 
     def _expression(self, expr: sp.Expr) -> str:
+        inside = {a for f in expr.atoms(sp.Function) for a in f.args}  # in brackets already
         table = {}
         for s in cast("set[sp.Symbol]", expr.free_symbols):
             node = self.normal.node_of(s) if is_node_symbol(s) else self.normal.scalar_of[s]
-            table[s] = self._factor(node) if is_node_symbol(s) else limit_latex(self.variable(node))
+            text = self.variable(node) if s in inside else self._factor(node)
+            table[s] = text if is_node_symbol(s) else limit_latex(text)
         return str(sp.latex(expr, symbol_names=table, mul_symbol=r"\,"))
 
     def _indexed(self, node: Indexed) -> str:
@@ -197,4 +199,14 @@ def _variables(r: Recursion) -> dict[Any, ir.Var]:
     for var, node in r.normal.of_var.items():
         if is_named(var.name):
             out.setdefault(node, var)
+    return out
+
+
+def _gradients(r: Recursion) -> dict[Any, Any]:
+    """The variable whose gradient a node is: a product where biases share it."""
+    out: dict[Any, Any] = {}
+    for g in r.program.gradients:
+        of, is_ = r.normal.of_var[g.of], r.normal.of_var[g.is_]
+        if is_ not in out or isinstance(out[is_], Atom):
+            out[is_] = of
     return out

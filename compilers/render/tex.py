@@ -15,7 +15,7 @@ from netsor.compilers.derive.values import Access, Add, Copy, Entry, Expect1, Ex
 from netsor.compilers.render.breaking import width
 from netsor.compilers.render.naming import Symbols, name_latex, symbol_latex
 from netsor.compilers.render.symbols import Names
-from netsor.compilers.render.transform import v_transform
+from netsor.compilers.render.transform import Transform, v_transform
 from netsor.compilers.render.writer import Writer, number_text
 
 LONGEST_PART = 24.0  # of an entry of a covariance matrix, in characters
@@ -42,7 +42,9 @@ class Latex(Writer):
 
     def number(self, value: sp.Expr) -> str:
         text = number_text(value)
-        return text if re.fullmatch(r"-?[\d.]+", text) else str(sp.latex(value))
+        if re.fullmatch(r"-?[\d.]+", text):
+            return text
+        return str(sp.latex(value if text == str(value) else sp.Float(text)))
 
     def expression(self, value: sp.Expr) -> str:
         table = {s: re.sub(r"(\d+)$", r"_{\1}", s.name) if _LETTER.fullmatch(s.name) else s.name
@@ -117,7 +119,7 @@ class Latex(Writer):
         return rf"\delta_{{{left},\,{right}}}"
 
     def modulo(self, index: str, size: str) -> str:
-        return rf"({index}) \bmod {size}"
+        return rf"({index}) \mathbin{{\mathrm{{mod}}}} {size}"
 
     def ceiling(self, text: str, stride: int) -> str:
         return rf"\lceil {self.parentheses(text) if ' - ' in text or ' + ' in text else text} / {stride} \rceil"
@@ -137,7 +139,7 @@ class Latex(Writer):
 
     def _expectation(self, v: Expect1 | Expect2 | ExpectJ) -> str:
         found = v_transform(v)
-        return super()._expectation(v) if found is None else self.transform(*found)
+        return super()._expectation(v) if found is None else self.transform(found)
 
     def expectation(self, f: str, variables: list[str], cov: list[Value], means: Sequence[Value | None]) -> str:
         """E over N(mean, covariance matrix)."""
@@ -152,11 +154,13 @@ class Latex(Writer):
         law = names[0] if k == 1 else f"({', '.join(names)})"
         return rf"\mathop{{\mathbb{{E}}}}_{{{law} \sim \mathcal{{N}}({mean},\, {matrix})}}\left[{f}\right]"
 
-    def transform(self, f: sp.Expr, kernel: Access) -> str:
+    def transform(self, t: Transform) -> str:
         """V_φ(C) at the indices of C."""
-        inside = self.symbols.entry(kernel.entry)
-        argument = _argument(kernel.copy) if kernel.entry.space == "input" else ""
-        return rf"\mathrm{{V}}_{{{head_latex(f)}}}({inside}){argument}{self.indexed(kernel.idx)}"
+        entry = t.kernel.entry
+        factor = [] if t.factor == 1 else [self.number(t.factor)]
+        inside = self.times([*factor, self.symbols.entry(entry)])
+        argument = _argument(t.kernel.copy) if entry.space == "input" else ""
+        return rf"\mathrm{{V}}_{{{head_latex(t.f)}}}({inside}){argument}{self.indexed(t.kernel.idx)}"
 
     def where(self, tap: Sym, offsets: list[tuple[int, ...]]) -> str:
         return rf"{self.symbol(tap)} \in {offsets_latex(offsets)}"

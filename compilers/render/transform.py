@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
-from netsor.compilers.derive.values import Access, Expect1, Expect2, ExpectJ, Value
+from netsor.compilers.derive.values import Access, Expect1, Expect2, ExpectJ, Value, split
 
 Z = sp.Symbol("z", real=True)
 
 
-def v_transform(v: Expect1 | Expect2 | ExpectJ) -> tuple[sp.Expr, Access] | None:
-    """φ(z) and the entry C where the expectation is V_φ(C) at the indices of C."""
+@dataclass(frozen=True)
+class Transform:
+    """V_φ(factor·C) with φ(z) an expression and C an entry at its indices."""
+
+    f: sp.Expr
+    factor: sp.Expr
+    kernel: Access
+
+
+def v_transform(v: Expect1 | Expect2 | ExpectJ) -> Transform | None:
+    """The expectation as a V-transform, where it is one."""
     match v:
-        case Expect2(f=f, g=g, k12=Access() as cross, m1=None, m2=None) if f == g and _is_named(f):
-            nodes = {_node(k) for k in (v.k11, v.k22, cross)}
-            return (f, cross) if len(nodes) == 1 and None not in nodes else None
-        case Expect1(f=sp.Pow(args=(f, exponent)), k=Access() as own, mean=None, params=()) if exponent == 2:
-            return (f, own) if _is_named(f) and _node(own) is not None else None
+        case Expect2(f=f, g=g, m1=None, m2=None) if f == g and _is_named(f):
+            return _transform(f, v.k12, v.k11, v.k22)
+        case Expect1(f=sp.Pow(args=(f, exponent)), mean=None, params=()) if exponent == 2 and _is_named(f):
+            return _transform(f, v.k)
         case _:
             return None
+
+
+def _transform(f: sp.Expr, cross: Value, *own: Value) -> Transform | None:
+    """One variable's kernel, times one number, in all places."""
+    (factor, kernel), *others = map(split, (cross, *own))
+    alike = all(c == factor and _node(k) == _node(kernel) for c, k in others)
+    return Transform(f, factor, kernel) if isinstance(kernel, Access) and _node(kernel) and alike else None
 
 
 def _is_named(f: sp.Expr) -> bool:

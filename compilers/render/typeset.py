@@ -7,16 +7,27 @@ from dataclasses import dataclass
 
 from netsor import markup
 from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.derive.values import Gram, Ind, Radial, SizeValue, Value, indices, walk
+from netsor.compilers.derive.values import (
+    Expect1,
+    Expect2,
+    ExpectJ,
+    Gram,
+    Ind,
+    Radial,
+    SizeValue,
+    Value,
+    indices,
+    walk,
+)
 from netsor.compilers.render.breaking import WIDEST, lines, width
 from netsor.compilers.render.naming import Symbols, name_latex
 from netsor.compilers.render.pages import TITLES, Equation, Page, page
 from netsor.compilers.render.symbols import Names
 from netsor.compilers.render.tex import Latex
 from netsor.compilers.render.transform import v_transform
-from netsor.compilers.derive.values import Expect1, Expect2, ExpectJ
 
 RECURRENT = r" \quad\text{(recurrent)}"
+LARGEST = 3500  # characters of source in one display
 LEAST = 40.0  # a long left side leaves that much to the right one
 
 
@@ -96,7 +107,9 @@ def latex(r: Recursion) -> str:
     out = [f"% The recursion of {name}: \\Sigma is the NNGP kernel, \\Theta the NTK."]
     out += ["", *(_plain(text) for text in shown.notation)]
     for title, equations in _sections(shown.page):
-        out += ["", f"% {title}", r"\begin{align*}", _rows(equations), r"\end{align*}"]
+        out += ["", f"% {title}"]
+        for rows in _displays(equations):
+            out += [r"\begin{align*}", rows, r"\end{align*}"]
     return "\n".join(out) + "\n"
 
 
@@ -110,8 +123,9 @@ def markdown(r: Recursion) -> str:
     out = [f"# Recursion of {markup.code(r.program.name)}", "", markup.fenced(str(r.program))]
     out += ["", "## Notation", "", *(f"- {text}" for text in shown.notation)]
     for title, equations in _sections(shown.page):
-        formulas = ["$$", r"\begin{aligned}", _rows(equations), r"\end{aligned}", "$$"]
-        out += ["", f"## {title[0].upper()}{title[1:]}", "", *formulas]
+        out += ["", f"## {title[0].upper()}{title[1:]}"]
+        for rows in _displays(equations):
+            out += ["", "$$", r"\begin{aligned}", rows, r"\end{aligned}", "$$"]
     return "\n".join(out) + "\n"
 
 
@@ -123,8 +137,15 @@ def _sections(shown: Page) -> Iterator[tuple[str, Sequence[Equation]]]:
         yield "terms of the NTK", shown.terms
 
 
-def _rows(equations: Sequence[Equation]) -> str:
-    return " \\\\\n".join(map(_row, equations))
+def _displays(equations: Sequence[Equation]) -> Iterator[str]:
+    """The rows of each display; MathJax reads up to 5 kB at a time."""
+    rows: list[str] = []
+    for row in map(_row, equations):
+        if rows and sum(map(len, rows)) + len(row) > LARGEST:
+            yield " \\\\\n".join(rows)
+            rows = []
+        rows.append(row)
+    yield " \\\\\n".join(rows)
 
 
 def _row(e: Equation) -> str:
