@@ -12,7 +12,7 @@ from typing import Any, assert_never, cast
 
 import sympy as sp
 
-from netsor import ir
+from netsor import ir, markup
 from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
 from netsor.functions import Function, exact
@@ -99,6 +99,15 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program {self.name}: {len(self._lines)} lines>"
+
+    def _repr_markdown_(self) -> str:
+        return markup.fenced(str(self))
+
+    def _repr_latex_(self) -> str:
+        return markup.verbatim(str(self))
+
+    def _repr_html_(self) -> str:
+        return markup.html(str(self))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and str(self) == str(other)

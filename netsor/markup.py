@@ -13,15 +13,15 @@ _MATH = {
 _TEXT = {
     "_": r"\_", "%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "⊤": r"$\top$", "⁺": "$^{+}$", "±": r"$\pm$", "ᵀ": r"$^{\top}$", "√": r"$\surd$", "·": r"$\cdot$", "–": "--",
+    "−": "$-$", "′": "$'$", "²": "$^{2}$", "∂": r"$\partial$", "≤": r"$\le$", "≥": r"$\ge$", "≠": r"$\ne$",
+    "∞": r"$\infty$", "…": r"\dots{}", "⊙": r"$\odot$", "×": r"$\times$", "→": r"$\to$", "Σ": r"$\sum$",
 }  # fmt: skip
-GREEK = dict(
-    zip(
-        "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩϕϵ",
-        r"alpha beta gamma delta varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi "
-        r"chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega phi epsilon".split(),
-        strict=True,
-    )
-)
+_NAMES = """\
+α alpha, β beta, γ gamma, δ delta, ε varepsilon, ζ zeta, η eta, θ theta, ι iota, κ kappa, λ lambda, μ mu, ν nu, ξ xi,
+π pi, ρ rho, σ sigma, τ tau, υ upsilon, φ varphi, χ chi, ψ psi, ω omega, Γ Gamma, Δ Delta, Θ Theta, Λ Lambda, Ξ Xi,
+Π Pi, Σ Sigma, Υ Upsilon, Φ Phi, Ψ Psi, Ω Omega, ϕ phi, ϵ epsilon"""
+GREEK: dict[str, str] = dict(re.findall(r"(\w) (\w+)", _NAMES))
 
 
 def one_line(text: str) -> str:
@@ -44,7 +44,12 @@ def _math(c: str) -> str:
 
 def latex(text: str) -> str:
     """Text in a LaTeX paragraph."""
-    return "".join(_TEXT.get(c, c) for c in one_line(text))
+    return "".join(_TEXT.get(c) or (rf"$\{GREEK[c]}$" if c in GREEK else c) for c in one_line(text))
+
+
+def verbatim(text: str) -> str:
+    """Lines of a listing in LaTeX, spaces kept."""
+    return "\\\\\n".join(rf"\texttt{{{latex(row).replace('  ', '~~')}}}" for row in text.rstrip().splitlines())
 
 
 def code(text: str) -> str:

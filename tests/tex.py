@@ -13,15 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 WITH_ARGUMENT = {
-    "mathrm", "mathbb", "mathcal", "mathbf", "operatorname", "bar", "mathring", "mathop", "text", "sqrt", "texttt", "mathbin",
+    "mathrm", "mathbb", "mathcal", "mathbf", "operatorname", "bar", "mathring", "mathop", "text", "sqrt",
+    "texttt", "mathbin",
 }  # fmt: skip
 PLAIN = {
     "langle", "rangle", "lvert", "rvert", "lceil", "rceil", "sum", "xi", "dim", "sim", "le", "in", "cdot", "times",
     "delta", "dots", "partial", "Theta", "Sigma", "mu", "quad", "qquad", "to", "top", "middle", "pi", "sin",
-    "cos", "zeta", "phi", "lt", "gt", "max", "min", "exp", "log", "wedge", "backslash", "infty", "neq", "wedge", "geq",
+    "cos", "zeta", "phi", "lt", "gt", "max", "min", "exp", "log", "wedge", "backslash", "infty", "neq", "geq",
     "lambda", "kappa", "gamma", "alpha", "beta", "leq", "operatorname", "limits", "varepsilon", "mapsto",
     *",;! {}_%#&$",
 }  # fmt: skip
+LEFT, RIGHT = {*"([.|", "\\{", "\\lvert"}, {*")].|", "\\}", "\\rvert"}
 ENVIRONMENTS = {"smallmatrix", "aligned", "align*", "cases"}
 _TOKEN = re.compile(r"\\([A-Za-z]+|.)|(\s+)|(.)", re.DOTALL)
 
@@ -133,7 +135,7 @@ class Reader:
         row = self.row(("\\right",))
         self.take()
         last = self.take()
-        if first not in list("([.|") + ["\\{", "\\lvert", "\\langle"] or last not in list(")].|") + ["\\}", "\\rvert"]:
+        if first not in LEFT or last not in RIGHT:
             raise self.fail(f"delimiters {first} {last}")
         return Item(f"left{first}{last}", [row])
 

@@ -1,4 +1,4 @@
-"""Recursions to be typeset: the library's programs in several variants, random compositions, programs with odd names."""
+"""Recursions to be typeset: the library's programs in several variants, random compositions, odd names."""
 
 from __future__ import annotations
 

@@ -2,6 +2,6 @@
 
 from netsor.compilers.render.pages import text
 from netsor.compilers.render.structure import structure
-from netsor.compilers.render.typeset import latex, markdown
+from netsor.compilers.render.typeset import html, latex, markdown
 
-__all__ = ["latex", "markdown", "structure", "text"]
+__all__ = ["html", "latex", "markdown", "structure", "text"]

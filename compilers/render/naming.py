@@ -16,7 +16,19 @@ import sympy as sp
 
 from netsor import ir, markup
 from netsor.compilers.derive.labels import is_named
-from netsor.compilers.derive.nodes import AnyNode, Atom, DataNode, Fun, Indexed, Lin, Node, One, Product, Reduced, is_node_symbol
+from netsor.compilers.derive.nodes import (
+    AnyNode,
+    Atom,
+    DataNode,
+    Fun,
+    Indexed,
+    Lin,
+    Node,
+    One,
+    Product,
+    Reduced,
+    is_node_symbol,
+)
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.values import Entry
 from netsor.compilers.render.breaking import width

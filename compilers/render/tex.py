@@ -11,7 +11,20 @@ from typing import cast
 import sympy as sp
 
 from netsor import ir, markup
-from netsor.compilers.derive.values import Access, Add, Copy, Entry, Expect1, Expect2, ExpectJ, Mul, Num, Sum, Sym, Value
+from netsor.compilers.derive.values import (
+    Access,
+    Add,
+    Copy,
+    Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    Mul,
+    Num,
+    Sum,
+    Sym,
+    Value,
+)
 from netsor.compilers.render.breaking import width
 from netsor.compilers.render.naming import Symbols, name_latex, symbol_latex
 from netsor.compilers.render.symbols import Names

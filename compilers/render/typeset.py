@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from netsor import markup
 from netsor.compilers.derive.recursion import Recursion
@@ -22,7 +24,6 @@ from netsor.compilers.derive.values import (
 from netsor.compilers.render.breaking import WIDEST, lines, width
 from netsor.compilers.render.naming import Symbols, name_latex
 from netsor.compilers.render.pages import TITLES, Equation, Page, page
-from netsor.compilers.render.symbols import Names
 from netsor.compilers.render.tex import Latex
 from netsor.compilers.render.transform import v_transform
 
@@ -103,7 +104,7 @@ _INDICES = "Entries are zero where an index leaves its axis."
 def latex(r: Recursion) -> str:
     """The recursion as LaTeX: the notation, and an `align*` environment for each section."""
     shown = sheet(r)
-    name = markup.one_line(r.program.name)
+    name = markup.latex(r.program.name)
     out = [f"% The recursion of {name}: \\Sigma is the NNGP kernel, \\Theta the NTK."]
     out += ["", *(_plain(text) for text in shown.notation)]
     for title, equations in _sections(shown.page):
@@ -127,6 +128,23 @@ def markdown(r: Recursion) -> str:
         for rows in _displays(equations):
             out += ["", "$$", r"\begin{aligned}", rows, r"\end{aligned}", "$$"]
     return "\n".join(out) + "\n"
+
+
+def html(r: Recursion) -> str:
+    """The recursion as HTML whose formulas a notebook's MathJax reads."""
+    shown = sheet(r)
+    out = [f"<h4>Recursion of <code>{escape(markup.one_line(r.program.name))}</code></h4>"]
+    for title, equations in _sections(shown.page):
+        out.append(f"<p>{escape(title[0].upper() + title[1:])}</p>")
+        for rows in _displays(equations):
+            formula = "\n".join(("$$", r"\begin{aligned}", rows, r"\end{aligned}", "$$"))
+            out.append(f"<div>{escape(formula, quote=False)}</div>")
+    notation = "".join(f"<li>{_html(text)}</li>" for text in shown.notation)
+    return "\n".join([*out, f"<details><summary>Notation</summary><ul>{notation}</ul></details>"]) + "\n"
+
+
+def _html(text: str) -> str:
+    return re.sub(r"`(.*?)`", r"<code>\1</code>", escape(text, quote=False))
 
 
 def _sections(shown: Page) -> Iterator[tuple[str, Sequence[Equation]]]:

@@ -41,7 +41,6 @@ from netsor.compilers.derive.values import (
 )
 from netsor.compilers.render.symbols import Names
 
-
 LONGEST_NUMBER = 20
 
 
@@ -156,7 +155,7 @@ class Writer(ABC):
                 loose = self.loose(v.expr, text)
             case _:
                 loose = isinstance(v, Add)
-        loose = loose or text.startswith("-") and not isinstance(v, Num | Sum)
+        loose = loose or (text.startswith("-") and not isinstance(v, Num | Sum))
         return self.parentheses(text) if loose else text
 
     def _gram(self, v: Gram) -> str:

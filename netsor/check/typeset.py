@@ -131,7 +131,7 @@ def _every_finding(r: Report) -> list[Diagnostic]:
 
 
 def _finding_markdown(r: Report, d: Diagnostic) -> Iterator[str]:
-    place = _place(r, d)
+    place = listing_line(r.program, d.line)
     yield f"- **{d.code}** ({markup.prose(d.severity)}): {markup.prose(d.message)}"
     if place:
         yield f"  - line {(d.line or 0) + 1}: {markup.code(place)}"
@@ -139,10 +139,6 @@ def _finding_markdown(r: Report, d: Diagnostic) -> Iterator[str]:
         yield f"  - clause: {markup.prose(d.clause)}"
     if d.hint:
         yield f"  - remedy: {markup.prose(d.hint)}"
-
-
-def _place(r: Report, d: Diagnostic) -> str:
-    return listing_line(r.program, d.line)
 
 
 def _numbered(r: Report) -> Iterator[str]:
@@ -159,7 +155,7 @@ def latex(r: Report) -> str:
     out = [rf"\paragraph{{Conditions of \texttt{{{markup.latex(r.program.name)}}}.}}", markup.latex(conclusion(r))]
     out += [r"\begin{description}"]
     for h in hypotheses(r):
-        where = f" (lines {ranges(h.lines).replace('–', '--')})" if h.lines else ""
+        where = f" ({'line' if len(h.lines) == 1 else 'lines'} {markup.latex(ranges(h.lines))})" if h.lines else ""
         mark = r"$^{\ast}$" if h.needed else ""
         title = rf"\item[{{{markup.latex(h.title)}{mark}}}]"
         out.append(f"{title} {WORDS[h.verdict]}: {markup.latex(h.reason)}{where}.")
@@ -171,7 +167,7 @@ def latex(r: Report) -> str:
 
 
 def _finding_latex(r: Report, d: Diagnostic) -> str:
-    place = _place(r, d)
+    place = listing_line(r.program, d.line)
     at = rf" Line {(d.line or 0) + 1}: \texttt{{{markup.latex(place)}}}." if place else ""
     clause = f" Clause: {markup.latex(d.clause)}." if d.clause else ""
     remedy = f" Remedy: {markup.latex(d.hint)}." if d.hint else ""
