@@ -108,7 +108,7 @@ def test_names_are_text() -> None:
     p = hostile()
     x = np.ones((2, 3, 2))
     kernels = ns.KernelResult(vectors={HOSTILE: torch.ones(2)})
-    values = [p, ns.check(p), derive(p), kernels, ns.simulate(p, x, widths=[4], seeds=1)]
+    values: list[Any] = [p, ns.check(p), derive(p), kernels, ns.simulate(p, x, widths=[4], seeds=1)]
     for value in values:
         html = value._repr_html_()
         assert "<script" not in html and "script" not in Tags(html).seen
