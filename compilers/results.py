@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from netsor.display import Table, Tabled
+from netsor.errors import InputError
 from netsor.markup import one_line
 
 
@@ -48,6 +49,18 @@ class KernelResult(Tabled):
         shown = "" if error is None else f"{error:.1e}"
         kind = str(v.dtype).removeprefix("torch.") + ("" if v.device.type == "cpu" else f", {v.device}")
         return str(list(v.shape)), kind, self.methods.get(name, self.method), shown
+
+    def plot(self, name: str | None = None) -> Any:
+        """Heat map and spectrum of a kernel by name (as in `items`; the first one by default), a matplotlib figure."""
+        from netsor.compilers.figure import kernel_figure
+
+        found = dict(self.items())
+        chosen = next(iter(found), None) if name is None else name
+        if chosen not in found:
+            raise InputError(
+                f"no kernel {chosen!r} in this result", code="NT605", hint=f"it has {', '.join(found) or 'none'}"
+            )
+        return kernel_figure(chosen, found[chosen])
 
     def items(self) -> list[tuple[str, Tensor]]:
         """All kernels by name; terms as `terms.array`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 import sympy as sp
 
@@ -17,6 +17,9 @@ from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
 from netsor.functions import Function, exact
 from netsor.readings import Readings
+
+if TYPE_CHECKING:
+    from netsor.drawing import Drawing
 
 AxisLike = str | ir.Axis
 DimLike = str | ir.Axis | ir.Dim
@@ -99,6 +102,12 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program {self.name}: {len(self._lines)} lines>"
+
+    def draw(self) -> Drawing:
+        """The graph of the lines, as SVG (`.svg`, `.save(path)`)."""
+        from netsor.drawing import draw
+
+        return draw(self)
 
     def _repr_markdown_(self) -> str:
         return markup.fenced(str(self))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import sys
+import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ import torch
 
 import netsor as ns
 from netsor.compilers.derive.recursion import derive
+from netsor.dsl import inputs_of
 
 HOSTILE = "<script>alert(1)</script> | `x` $y$ **b** \\end{verbatim} \n# head"
 X = np.random.default_rng(0).normal(size=(3, 4))
@@ -163,3 +168,65 @@ def test_reports_of_all_programs_are_tables() -> None:
         assert len(rows) == 10
         assert all(len(re.findall(r"(?<!\\)\|", r)) == 5 for r in rows)
         assert report.latex().count(r"\item[") == 8
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def test_a_drawing_has_a_box_for_each_line_and_an_arrow_for_each_argument() -> None:
+    p = ns.programs.rnn()
+    drawing = p.draw()
+    root = ET.fromstring(drawing.svg)
+    tags = [e.tag.rsplit("}")[-1] for e in root.iter()]
+    assert tags.count("rect") == len(p.lines)
+    assert tags.count("line") == sum(len(set(inputs_of(line))) for line in p.lines)
+    dashed = [e for e in root.iter() if e.get("stroke-dasharray")]
+    assert len(dashed) == 1  # the state of the step before
+    texts = [e.text for e in root.iter() if e.tag.endswith("text")]
+    assert sorted(t or "" for t in texts) == sorted(r for r in str(p).splitlines() if ":" in r or r.startswith("data"))
+
+
+def test_boxes_do_not_overlap_and_arrows_point_down() -> None:
+    for make in ns.programs.BUILTIN.values():
+        root = ET.fromstring(make().draw().svg)
+        boxes = [[float(e.get(k, "nan")) for k in ("x", "y", "width")] for e in root.iter() if e.tag.endswith("rect")]
+        for level in {y for _, y, _ in boxes}:
+            row = sorted((x, x + w) for x, y, w in boxes if y == level)
+            assert all(a[1] < b[0] for a, b in itertools.pairwise(row))
+        arrows = [e for e in root.iter() if e.tag.endswith("line") and not e.get("stroke-dasharray")]
+        assert all(float(e.get("y1", "nan")) < float(e.get("y2", "nan")) for e in arrows)
+
+
+def test_a_drawing_of_hostile_names_is_xml(tmp_path: Path) -> None:
+    drawing = hostile().draw()
+    assert ET.fromstring(drawing.svg) is not None and "<script" not in drawing.svg
+    drawing.save(tmp_path / "graph.svg")
+    assert (tmp_path / "graph.svg").read_text(encoding="utf-8") == drawing.svg == drawing._repr_svg_()
+
+
+def test_a_kernel_is_plotted_with_its_spectrum() -> None:
+    matrix = torch.tensor([[2.0, 1.0], [1.0, 2.0]])  # eigenvalues 3 and 1
+    left, right, *_ = ns.KernelResult(ntk=matrix).plot().axes
+    assert np.array_equal(left.images[0].get_array(), matrix.numpy())
+    assert right.lines[0].get_ydata() == pytest.approx([3.0, 1.0])
+    rectangle = ns.KernelResult(nngp=torch.tensor([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])).plot("nngp")
+    assert rectangle.axes[1].lines[0].get_ydata() == pytest.approx([4.0, 3.0])
+
+
+def test_plots_of_what_is_not_there_say_what_is() -> None:
+    result = ns.KernelResult(ntk=torch.ones(2, 2, 3, 3))
+    with pytest.raises(ns.InputError, match="no kernel 'nngp'"):
+        result.plot("nngp")
+    with pytest.raises(ns.InputError, match="no matrix"):
+        result.plot()
+
+
+def test_convergence_is_plotted(everything: dict[str, Any]) -> None:
+    axes = ns.plot(everything["simulation"], keys=["ntk"]).axes[0]
+    assert axes.get_xlabel() == "width n"
+
+
+def test_figures_without_matplotlib_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"\.\[plot\]"):
+        ns.KernelResult(ntk=torch.eye(2)).plot()
