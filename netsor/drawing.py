@@ -1,4 +1,4 @@
-"""A program's graph as SVG: one box for each line, below the lines that it reads."""
+"""A program's graph as SVG: one box for each line and output, below the lines that it reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from netsor import ir
 from netsor.graph import graph
@@ -14,7 +13,7 @@ from netsor.markup import one_line
 from netsor.text.printer import Listing
 
 LETTER, HEIGHT, GAP, LEVEL = 6.6, 22.0, 18.0, 62.0  # pixels: a letter's width, a box, between boxes, between levels
-_FILL = {"A": "#e8eef7", "G": "#e6f4e6", "H": "#fdf3dc", "C": "#f6e3ee", "X": "#eeeeee"}
+_FILL = {"A": "#e8eef7", "G": "#e6f4e6", "H": "#fdf3dc", "C": "#f6e3ee", "X": "#eeeeee", "": "#ffffff"}
 _STYLE = "font: 11px ui-monospace, Menlo, Consolas, monospace"
 
 
@@ -48,46 +47,59 @@ class _Box:
 def draw(p: ir.ProgramLike) -> Drawing:
     """Matrices blue, Gaussian vectors green, vectors yellow, scalars pink, data grey; a scan's way back is dashed."""
     boxes = _boxes(p)
-    wide = max((b.x + b.width for b in boxes.values()), default=0.0) + GAP
-    high = max((b.y for b in boxes.values()), default=0.0) + HEIGHT + GAP
+    wide = max((b.x + b.width for b in boxes), default=0.0) + GAP
+    high = max((b.y for b in boxes), default=0.0) + HEIGHT + GAP
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:.0f} {high:.0f}" width="{wide:.0f}">'
     title = f"<title>{escape(one_line(p.name))}</title>"
     marker = (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0,0 L8,4 L0,8 z" fill="#666"/></marker></defs>'
     )
-    return Drawing(p.name, "\n".join([head, title, marker, *_edges(p, boxes), *map(_box, boxes.values()), "</svg>"]))
+    return Drawing(p.name, "\n".join([head, title, marker, *_lines(p, boxes), *map(_box, boxes), "</svg>"]))
 
 
-def _boxes(p: ir.ProgramLike) -> dict[ir.Var, _Box]:
+def _rows(p: ir.ProgramLike) -> list[tuple[str, str]]:
+    """The text and the kind of each box: lines, then outputs."""
+    listing = Listing(p)
+    return [*((listing.line(x), x.out.kind) for x in p.lines), *((f"output {one_line(o.name)}", "") for o in p.outputs)]
+
+
+def _arrows(p: ir.ProgramLike) -> list[tuple[int, int]]:
+    """From what is read to its reader, by their numbers."""
+    order = {line.out: i for i, line in enumerate(p.lines)}
+    inside = [(order[u], order[v]) for u, v in graph(p).edges]
+    return inside + [(order[v], len(order) + k) for k, o in enumerate(p.outputs) for v in (o.readout, o.vector)]
+
+
+def _boxes(p: ir.ProgramLike) -> list[_Box]:
     """Levels by the longest way from an input; in a level, by the mean place of what is read."""
     import networkx as nx
 
-    whole: Any = graph(p)
-    order = {line.out: i for i, line in enumerate(p.lines)}
-    whole.remove_edges_from([(u, v) for u, v in whole.edges if order[u] >= order[v]])
-    listing, lines = Listing(p), {line.out: line for line in p.lines}
-    boxes: dict[ir.Var, _Box] = {}
-    for depth, level in enumerate(nx.topological_generations(whole)):
+    rows = _rows(p)
+    forwards: nx.DiGraph[int] = nx.DiGraph()
+    forwards.add_nodes_from(range(len(rows)))
+    forwards.add_edges_from((u, v) for u, v in _arrows(p) if u < v)
+    boxes: dict[int, _Box] = {}
+    for depth, level in enumerate(nx.topological_generations(forwards)):
         x = GAP
-        places = {v: _middle([boxes[u] for u in whole.predecessors(v)]) for v in level}
-        for v in sorted(level, key=lambda v: (places[v], order[v])):
-            text = listing.line(lines[v])
-            boxes[v] = _Box(x, GAP + LEVEL * depth, LETTER * len(text) + 14, text, v.kind)
+        places = {v: _middle([boxes[u] for u in forwards.predecessors(v)]) for v in level}
+        for v in sorted(level, key=lambda v: (places[v], v)):
+            text, kind = rows[v]
+            boxes[v] = _Box(x, GAP + LEVEL * depth, LETTER * len(text) + 14, text, kind)
             x += boxes[v].width + GAP
-    return boxes
+    return [boxes[i] for i in range(len(rows))]
 
 
 def _middle(boxes: list[_Box]) -> float:
     return sum(b.x + b.width / 2 for b in boxes) / len(boxes) if boxes else 0.0
 
 
-def _edges(p: ir.ProgramLike, boxes: dict[ir.Var, _Box]) -> Iterator[str]:
-    order = {line.out: i for i, line in enumerate(p.lines)}
-    for u, v in graph(p).edges:
+def _lines(p: ir.ProgramLike, boxes: list[_Box]) -> Iterator[str]:
+    for u, v in _arrows(p):
         a, b = boxes[u], boxes[v]
-        back = ' stroke-dasharray="4 3"' if order[u] >= order[v] else ""
-        ends = f'x1="{a.x + a.width / 2:.1f}" y1="{a.y + HEIGHT:.1f}" x2="{b.x + b.width / 2:.1f}" y2="{b.y:.1f}"'
+        back = ' stroke-dasharray="4 3"' if u >= v else ""
+        start, end = (a.y + HEIGHT, b.y) if u < v else (a.y, b.y + HEIGHT)
+        ends = f'x1="{a.x + a.width / 2:.1f}" y1="{start:.1f}" x2="{b.x + b.width / 2:.1f}" y2="{end:.1f}"'
         yield f'<line {ends} stroke="#999"{back} marker-end="url(#tip)"/>'
 
 

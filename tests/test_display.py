@@ -178,12 +178,13 @@ def test_a_drawing_has_a_box_for_each_line_and_an_arrow_for_each_argument() -> N
     drawing = p.draw()
     root = ET.fromstring(drawing.svg)
     tags = [e.tag.rsplit("}")[-1] for e in root.iter()]
-    assert tags.count("rect") == len(p.lines)
-    assert tags.count("line") == sum(len(set(inputs_of(line))) for line in p.lines)
+    assert tags.count("rect") == len(p.lines) + 1
+    assert tags.count("line") == sum(len(set(inputs_of(line))) for line in p.lines) + 2
     dashed = [e for e in root.iter() if e.get("stroke-dasharray")]
     assert len(dashed) == 1  # the state of the step before
     texts = [e.text for e in root.iter() if e.tag.endswith("text")]
-    assert sorted(t or "" for t in texts) == sorted(r for r in str(p).splitlines() if ":" in r or r.startswith("data"))
+    listed = [r for r in str(p).splitlines() if ":" in r or r.startswith("data")]
+    assert sorted(t or "" for t in texts) == sorted([*listed, "output f"])
 
 
 def test_boxes_do_not_overlap_and_arrows_point_down() -> None:

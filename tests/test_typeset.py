@@ -106,7 +106,7 @@ def is_defined(text: str, follows: str, row: list[Item], i: int, entries: set[st
         argument = r"(\xi)" if after in (r")(\xi)", r")(\bar{\xi})") else ""
     if row[i].name in LETTERS and not row[i].inside:
         return True
-    return text + argument in entries or bool({text, re.sub(r"'+$", "", text)} & names)
+    return text + argument in entries or bool({text, re.sub(r"'+$|\^\{\{\(\d+\)\}\}$", "", text)} & names)
 
 
 def test_a_symbol_that_nothing_defines_is_seen() -> None:

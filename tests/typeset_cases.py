@@ -64,7 +64,7 @@ def variants() -> Iterator[tuple[str, Recursion]]:
             p = make()
             if backward:
                 p.backward()
-            for get in (("nngp", "ntk"), ("nngp", "ntk", "terms"), named(p)):
+            for get in [("nngp", "ntk", "terms"), named(p), ("nngp", "ntk")][: 2 if backward else 3]:
                 r = derived(p, get)
                 if r is not None:
                     yield f"{name}{' with its backward lines' if backward else ''}, {', '.join(get)}", r

@@ -55,12 +55,13 @@ def limit_latex(name: str) -> str:
 
 
 def symbol_latex(name: str) -> str:
-    """An axis as a symbol: k2 as k_{2}, row′ as row', the third of a name as row''."""
+    """An axis as a symbol: k2 as k_{2}, row′ as row', the third of a name as row'', the fifth as row^{(4)}."""
     stem, prime, number = name.partition(PRIME)
     match = re.fullmatch(r"([A-Za-z]+)([0-9]*)", stem)
     letters, digits = match.groups() if match else (stem, "")
     text = letters if len(letters) == 1 and letters.isascii() else rf"\mathrm{{{markup.math(letters)}}}"
-    marks = "'" * (int(number) if number else 1) if prime else ""
+    count = int(number or 1) if prime else 0
+    marks = "'" * count if count <= 3 else f"^{{({count})}}"
     return text + (f"_{{{digits}}}" if digits else "") + marks
 
 
