@@ -18,7 +18,9 @@ from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.limit_answers import Answer, LineAnswers, Question, SampledAnswers
 from netsor.compilers.limit_functions import Functions
 from netsor.compilers.limit_polynomial import Gaussians, NotPolynomial
+from netsor.display import Table, Tabled
 from netsor.errors import InputError, UnsupportedError
+from netsor.markup import one_line
 
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
 
@@ -45,7 +47,7 @@ def limit(
     return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)
 
 
-class LimitResult:
+class LimitResult(Tabled):
     """Answers about the limit, `[sample, *axes]` for one vector and `[sample, sample′, *axes, *axes′]` for pairs."""
 
     def __init__(
@@ -63,7 +65,18 @@ class LimitResult:
         self._vars: dict[str, ir.Var] = {line.out.name: line.out for line in p.lines}
 
     def __repr__(self) -> str:
-        return f"<{'Limit' if self.coupled else 'Limit under gradient independence'} of {self.program.name}>"
+        sizes = f"{len(self.program.lines)} lines, {len(self._known)} answers"
+        return f"<{self._kind} of {one_line(self.program.name)}: {sizes}>"
+
+    @property
+    def _kind(self) -> str:
+        return "Limit" if self.coupled else "Limit under gradient independence"
+
+    def table(self) -> Table:
+        """The answers so far, averaged over samples and axes; `print` asks for all of them."""
+        known = [(name, q) for name, q in self._table if q in self._known]
+        rows = tuple((name, _text(self._known[q]), self._used.get(q, "")) for name, q in known)
+        return Table(f"{self._kind} of {self.program.name}", ("quantity", "limit", "method"), rows)
 
     def _answers(self, method: str) -> LineAnswers | SampledAnswers | None:
         """None when the program has lines that the method does not know."""

@@ -25,6 +25,7 @@ _WHERE = {
     "netsor.backprop": ("backprop",),
     "netsor.check": ("Report", "check"),
     "netsor.compilers.compile": ("Kernel", "compile", "derive", "v_transform"),
+    "netsor.compilers.figure": ("plot",),
     "netsor.compilers.finite.simulate": ("simulate",),
     "netsor.compilers.limit": ("limit",),
     "netsor.compilers.predict": ("predict",),
@@ -40,7 +41,7 @@ __all__ = [
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
     "backprop", "unit_variance", "Report", "check",
-    "Kernel", "KernelResult", "compile", "derive", "limit", "predict", "simulate", "v_transform",
+    "Kernel", "KernelResult", "compile", "derive", "limit", "plot", "predict", "simulate", "v_transform",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "ParseError", "ProgramError",
     "UnsupportedError",
     "layers", "programs",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from netsor.compilers.compile import compile as compile
     from netsor.compilers.compile import derive as derive
     from netsor.compilers.compile import v_transform as v_transform
+    from netsor.compilers.figure import plot as plot
     from netsor.compilers.finite.simulate import simulate as simulate
     from netsor.compilers.limit import limit as limit
     from netsor.compilers.predict import predict as predict

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 import sympy as sp
 
-from netsor import ir
+from netsor import ir, markup
 from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
 from netsor.functions import Function, exact
 from netsor.readings import Readings
+
+if TYPE_CHECKING:
+    from netsor.drawing import Drawing
 
 AxisLike = str | ir.Axis
 DimLike = str | ir.Axis | ir.Dim
@@ -99,6 +102,21 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program {self.name}: {len(self._lines)} lines>"
+
+    def draw(self) -> Drawing:
+        """The graph of the lines, as SVG (`.svg`, `.save(path)`)."""
+        from netsor.drawing import draw
+
+        return draw(self)
+
+    def _repr_markdown_(self) -> str:
+        return markup.fenced(str(self))
+
+    def _repr_latex_(self) -> str:
+        return markup.verbatim(str(self))
+
+    def _repr_html_(self) -> str:
+        return markup.html(str(self))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and str(self) == str(other)

@@ -27,6 +27,11 @@ def shortened(description: str, name: str) -> str:
     return description if len(description) <= LONGEST else name
 
 
+def of_term(line: str) -> str:
+    """One of several terms of a line, or its argument: never the line itself."""
+    return f"{line}_term" if is_named(line) else line
+
+
 def of_expression(expr: sp.Expr) -> str:
     """`relu(h1)` as relu_h1."""
     return re.sub(r"\W+", "_", str(expr).replace("'", "_prime")).strip("_")

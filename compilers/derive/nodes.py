@@ -322,7 +322,7 @@ class Builder:
 
     def _function_label(self, monomial: sp.Expr, name: str) -> str:
         table = {s: sp.Symbol(self._label_of(s), real=True) for s in _sorted(monomial.free_symbols)}
-        return labels.shortened(labels.of_expression(monomial.xreplace(table)), name)
+        return labels.shortened(labels.of_expression(monomial.xreplace(table)), labels.of_term(name))
 
     def _label_of(self, s: sp.Symbol) -> str:
         return self.n.node_of(s).label if is_node_symbol(s) else self.n.scalar_of[s].name

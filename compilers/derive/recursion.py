@@ -34,6 +34,7 @@ from netsor.compilers.derive.values import (
 )
 from netsor.errors import Diagnostic, InputError, UnsupportedError
 from netsor.functions import exact
+from netsor.markup import one_line
 from netsor.readings import Readings
 
 
@@ -81,6 +82,21 @@ class Recursion:
         values = [cast(Value, e.value) for e in self.used]
         values += [r.value for r in (*self.results.values(), *self.terms.values())]
         return any(isinstance(v, Radial | ExpectJ) for value in values for v in walk(value))
+
+    def __repr__(self) -> str:
+        asked = ", ".join([*map(one_line, self.results), *(["terms"] if self.terms else [])])
+        return f"<Recursion of {one_line(self.program.name)}: {len(self.used)} entries; {asked}>"
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown()
+
+    def _repr_latex_(self) -> str:
+        return self.latex()
+
+    def _repr_html_(self) -> str:
+        from netsor.compilers.render import html
+
+        return html(self)
 
     def __str__(self) -> str:
         from netsor.compilers.render import text

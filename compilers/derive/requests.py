@@ -86,7 +86,7 @@ class Requests:
         self.entries: list[Entry] = []
         self.count = 0
         self._fresh = itertools.count(1)
-        self._names: dict[bool, set[str]] = {False: set(), True: set()}
+        self._names: dict[Space, set[str]] = {"const": set(), "input": set(), "pair": set()}
 
     # ------------------------------------------------------------ symbols and references
 
@@ -251,12 +251,12 @@ class Requests:
         return entry
 
     def _name(self, stem: str, space: Space) -> str:
-        """A name that is free among the quantities of one input, or of a pair."""
+        """A name that is free among the quantities that stand beside it: those of one input, of a pair, of none."""
         stem = "".join(c if c.isalnum() or c == "_" else "_" for c in stem)
-        taken = self._names[space == "pair"]
+        beside = self._names.values() if space == "const" else (self._names["const"], self._names[space])
         numbered = itertools.chain((stem,), (f"{stem}_{k}" for k in itertools.count(2)))
-        name = next(n for n in numbered if n not in taken)
-        taken.add(name)
+        name = next(n for n in numbered if not any(n in names for names in beside))
+        self._names[space].add(name)
         return name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import assert_never, cast
@@ -36,18 +37,44 @@ from netsor.compilers.derive.values import (
     Sym,
     Value,
     Win,
+    walk,
 )
 from netsor.compilers.render.symbols import Names
 
+LONGEST_NUMBER = 20
+
 
 def number_text(value: sp.Expr) -> str:
-    """A number: short decimals as such, anything else exactly."""
+    """A number: short decimals as such, fractions of a page's width to double precision, anything else exactly."""
     if value.is_Integer:
         return str(value)
     if value.is_Rational:
         decimal = f"{float(value):.6g}"
-        return decimal if "e" not in decimal and sp.Rational(decimal) == value else str(value)
+        exact = str(value) if len(str(value)) <= LONGEST_NUMBER else repr(float(value))
+        return decimal if "e" not in decimal and sp.Rational(decimal) == value else exact
     return str(value).replace("**", "^")
+
+
+def merged(factors: list[Value]) -> list[Value]:
+    """A decimal in front of one over something in its numerator: 2·1/√n as 2/√n."""
+    number = factors[0] if factors and isinstance(factors[0], Num) else None
+    place = next((i for i, f in enumerate(factors) if isinstance(f, Fn) and sp.numer(f.expr) == 1), None)
+    if number is None or place is None or number.value == -1:
+        return factors
+    text, inverse = number_text(number.value), cast(Fn, factors[place])
+    if re.fullmatch(r"-?[\d.]+", text) is None:
+        return factors
+    whole = Fn(sp.Symbol(text) * inverse.expr, inverse.args)
+    return [whole, *factors[1:place], *factors[place + 1 :]]
+
+
+def letters(v: Value) -> tuple[str, str, str]:
+    """Names of two Gaussian variables and a radius that no data or given scalar inside the value has."""
+    inside = list(walk(v))
+    taken = {re.sub(r"\d+$", "", x.var.name) for x in inside if isinstance(x, Given)}
+    taken |= {a.name for x in inside if isinstance(x, Gram) for a in x.array[:2]}
+    one, two, three, *_ = (c for c in "uvrwyzpqst" if c not in taken)
+    return one, two, three
 
 
 class Writer(ABC):
@@ -69,7 +96,7 @@ class Writer(ABC):
             case Expect1() | Expect2() | ExpectJ():
                 return self._expectation(v)
             case Fn():
-                return self.function(v.expr, [self.write(a) for a in v.args])
+                return self.function(v.expr, v.args)
             case Radial():
                 return self._radial(v)
             case Soft():
@@ -110,7 +137,7 @@ class Writer(ABC):
 
     def _product(self, args: Sequence[Value]) -> str:
         sums = [a for a in args if isinstance(a, Sum)]
-        rest = [a for a in args if not isinstance(a, Sum)]
+        rest = merged([a for a in args if not isinstance(a, Sum)])
         if isinstance(rest[0] if rest else None, Num) and cast(Num, rest[0]).value == -1 and len(args) > 1:
             return "-" + self._product([*rest[1:], *sums])
         last = sums[-1:]
@@ -119,11 +146,16 @@ class Writer(ABC):
     def factor(self, v: Value) -> str:
         """A value that stands inside a product."""
         text = self.write(v)
-        loose = isinstance(v, Add) or (isinstance(v, Sum | Fn) and " " in text) or text.startswith("-")
-        if isinstance(v, Num):
-            loose = not v.value.is_Rational and v.value.is_Add
-        if isinstance(v, Sum):
-            loose = False
+        match v:
+            case Num():
+                loose = not v.value.is_Rational and v.value.is_Add
+            case Sum():
+                loose = False
+            case Fn():
+                loose = self.loose(v.expr, text)
+            case _:
+                loose = isinstance(v, Add)
+        loose = loose or (text.startswith("-") and not isinstance(v, Num | Sum))
         return self.parentheses(text) if loose else text
 
     def _gram(self, v: Gram) -> str:
@@ -139,14 +171,14 @@ class Writer(ABC):
     # ------------------------------------------------------------ expectations
 
     def _expectation(self, v: Expect1 | Expect2 | ExpectJ) -> str:
-        z, c = sp.Symbol("z", real=True), [ir.param(i) for i in range(8)]
+        z, (one, two, _) = sp.Symbol("z", real=True), letters(v)
         if isinstance(v, Expect2):
-            f = self._factors([(v.f, {z: "u"}), (v.g, {z: "v"})])
-            return self.expectation(f, ["u", "v"], [v.k11, v.k12, v.k22], [v.m1, v.m2])
-        params = dict(zip(c, map(self.write, v.params), strict=False))
+            f = self._factors([(v.f, {z: one}), (v.g, {z: two})])
+            return self.expectation(f, [one, two], [v.k11, v.k12, v.k22], [v.m1, v.m2])
+        params = {ir.param(i): self.write(p) for i, p in enumerate(v.params)}
         if isinstance(v, Expect1):
-            return self.expectation(self._factors([(v.f, {z: "u"} | params)]), ["u"], [v.k], [v.mean])
-        u = [f"u{i + 1}" for i in range(len(v.means))]
+            return self.expectation(self._factors([(v.f, {z: one} | params)]), [one], [v.k], [v.mean])
+        u = [f"{one}{i + 1}" for i in range(len(v.means))]
         table = {sp.Symbol(f"z{i}", real=True): name for i, name in enumerate(u)}
         return self.expectation(self._factors([(v.f, table | params)]), u, list(v.cov), list(v.means))
 
@@ -161,15 +193,15 @@ class Writer(ABC):
     def _radial(self, v: Radial) -> str:
         """E of functions of normalised batches: r² = ‖u‖²/B + ε is the radius of a batch."""
         factors, laws = [], []
-        for side, u, r in zip(v.sides, ("u", "v"), self.radii(v.within), strict=True):
+        *variables, radius = letters(v)
+        for side, u, r in zip(v.sides, variables, self.radii(radius, v.within), strict=True):
             z = sp.Symbol("z", real=True)
             inside = sp.Symbol(u + self.brackets([self.symbol(s) for s in side.out]), real=True)
             if side.f != 1:
                 factors.append(self.expression(side.f.xreplace({z: inside})))
             factors.append(self.power(r, f"-{number_text(sp.nsimplify(2 * side.power))}"))
-            laws.append(self.write(side.covariance))
-        theta = None if v.theta is None else self.write(v.theta)
-        return self.radial(self.beside(factors), laws, self.write(v.cross), theta)
+            laws.append(side.covariance)
+        return self.radial(self.beside(factors), variables, laws, v.cross, v.theta)
 
     # ------------------------------------------------------------ indices
 
@@ -220,7 +252,9 @@ class Writer(ABC):
     @abstractmethod
     def expression(self, value: sp.Expr) -> str: ...
     @abstractmethod
-    def function(self, expr: sp.Expr, args: list[str]) -> str: ...
+    def function(self, expr: sp.Expr, args: Sequence[Value]) -> str: ...
+    @abstractmethod
+    def loose(self, function: sp.Expr, text: str) -> bool: ...
     @abstractmethod
     def entry(self, entry: Entry, copy: Copy) -> str: ...
     @abstractmethod
@@ -258,10 +292,14 @@ class Writer(ABC):
     @abstractmethod
     def ceiling(self, text: str, stride: int) -> str: ...
     @abstractmethod
-    def radii(self, within: bool) -> tuple[str, str]: ...
+    def radii(self, radius: str, within: bool) -> tuple[str, str]: ...
     @abstractmethod
     def power(self, base: str, exponent: str) -> str: ...
     @abstractmethod
-    def radial(self, f: str, laws: list[str], cross: str, theta: str | None) -> str: ...
+    def radial(self, f: str, variables: list[str], laws: list[Value], cross: Value, theta: Value | None) -> str: ...
+    @abstractmethod
+    def asides(self) -> list[str]: ...
+    @abstractmethod
+    def where(self, tap: Sym, offsets: list[tuple[int, ...]]) -> str: ...
     @abstractmethod
     def expectation(self, f: str, variables: list[str], cov: list[Value], means: Sequence[Value | None]) -> str: ...

@@ -60,6 +60,29 @@ class Report:
         words = {True: "yes", False: "no", None: "undecided"}
         return f"<Report {self.program.name}: " + ", ".join(f"{k} {words[v]}" for k, v in self.verdict.items()) + ">"
 
+    def markdown(self) -> str:
+        """The theorem, each hypothesis with its verdict, why it holds and at which lines, and what was found."""
+        from netsor.check.typeset import markdown
+
+        return markdown(self)
+
+    def latex(self) -> str:
+        """The same in LaTeX."""
+        from netsor.check.typeset import latex
+
+        return latex(self)
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown()
+
+    def _repr_latex_(self) -> str:
+        return self.latex()
+
+    def _repr_html_(self) -> str:
+        from netsor.check.typeset import html
+
+        return html(self)
+
     def to_json(self) -> dict[str, Any]:
         """The object that `netsor check --format json` prints."""
         return {
