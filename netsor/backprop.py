@@ -20,9 +20,10 @@ import sympy as sp
 from netsor import constants, ir
 from netsor.adjoints import Adjoints, refuse_data
 from netsor.constants import free_name
-from netsor.dsl import Program, inputs_of
+from netsor.dsl import Program
 from netsor.errors import Location, ProgramError
 from netsor.expressions import Expr
+from netsor.facts import closure, inputs_of
 from netsor.functions import exact
 
 Dims = tuple[ir.Dim, ...] | None
@@ -57,6 +58,11 @@ def add_backward(p: Program, output: str | None = None) -> None:
             return
         p.restore(saved)
         guess = {v: _union(found[v], guess[v]) for v in guess}
+
+
+def with_backward(p: Program) -> Program:
+    """The program itself when it states gradients or has no output; else with the backward lines of its first one."""
+    return p if p.gradients or not p.outputs else backprop(p)
 
 
 def forward_part(p: Program) -> Program:
@@ -99,16 +105,6 @@ def _late_shifts(p: Program) -> tuple[ir.Shift, ...]:
 # ---------------------------------------------------------------- what needs a gradient
 
 
-def _closure(start: set[ir.Var], edges: dict[ir.Var, list[ir.Var]]) -> set[ir.Var]:
-    found, todo = set(start), list(start)
-    while todo:
-        for v in edges.get(todo.pop(), ()):
-            if v not in found:
-                found.add(v)
-                todo.append(v)
-    return found
-
-
 def _sources(p: Program, outputs: tuple[ir.Output, ...]) -> set[ir.Var]:
     """Variables whose gradients are stated: MatMul outputs, trained vectors, readouts that the forward pass uses."""
     used = {v for line in p.lines for v in inputs_of(line) if not isinstance(line, ir.InputVector)}
@@ -138,7 +134,7 @@ def _active(p: Program, outputs: tuple[ir.Output, ...], sources: set[ir.Var]) ->
         for v in read:
             down[v].append(line.out)
     ends = {o.vector for o in outputs} | ({o.readout for o in outputs} & sources)
-    return _closure(sources, down) & _closure(ends, up)
+    return closure(sources, lambda v: down.get(v, ())) & closure(ends, lambda v: up.get(v, ()))
 
 
 # ---------------------------------------------------------------- one pass

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, assert_never, cast
+from typing import Any, cast
 
 import sympy as sp
 
 from netsor import ir
 from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
+from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
 from netsor.functions import Function, exact
 from netsor.readings import Readings
 
@@ -471,12 +472,8 @@ class Program:
 
     def _adopt(self, line: ir.Line) -> None:
         out = line.out
-        for dim in out.dims:
-            self._axes.setdefault(dim.axis.name, dim.axis)
-        for key in ("tap", "axis"):
-            axis = getattr(line, key, None)
-            if axis is not None:
-                self._axes.setdefault(axis.name, axis)
+        for axis in (*out.axes, *axes_named(line)):
+            self._axes.setdefault(axis.name, axis)
         self._names[out.name] = out
         symbol = sp.Symbol(f"v{len(self._symbols):06d}", real=True)
         self._symbols[out], self._vars[symbol] = symbol, out
@@ -494,30 +491,6 @@ def describe(dimension: ir.Dimension | None) -> str:
     return "none" if dimension is None else dimension.name
 
 
-def axis_dim(axis: ir.Axis) -> ir.Dim:
-    """An axis at its full size."""
-    return ir.Dim(axis, ir.SizeOf(axis.name) if axis.size is None else axis.size)
-
-
-def inputs_of(line: ir.Line) -> tuple[ir.Var, ...]:
-    """The variables that a line reads."""
-    match line:
-        case ir.MatMul():
-            return (line.matrix, line.vector)
-        case ir.Nonlin() | ir.Moment():
-            return (*line.args, *line.params)
-        case ir.Softmax():
-            return (line.of,) if line.mask is None else (line.of, line.mask)
-        case ir.InputVector():
-            return tuple(v for v, _ in line.cov)
-        case ir.InputMatrix() | ir.InputScalar() | ir.Data():
-            return ()
-        case ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce():
-            return (line.of,)
-        case _:
-            assert_never(line)
-
-
 def nested(array: Any) -> Any:
     """An array as nested tuples of numbers."""
     if hasattr(array, "tolist"):
@@ -525,16 +498,6 @@ def nested(array: Any) -> Any:
     if isinstance(array, list | tuple):
         return tuple(nested(a) for a in array)
     return array
-
-
-def merge_dims(variables: Iterable[ir.Var]) -> tuple[ir.Dim, ...]:
-    """The union of the variables' axes in order of appearance; a known size wins over an open one."""
-    found: dict[ir.Axis, ir.Size | None] = {}
-    for v in variables:
-        for d in v.dims:
-            if found.get(d.axis) is None:
-                found[d.axis] = d.size
-    return tuple(ir.Dim(a, cast(ir.Size, s)) for a, s in found.items())
 
 
 def moment(value: Any, name: str | None = None) -> Expr:
@@ -591,4 +554,4 @@ def apply(function: Function, args: Sequence[Any]) -> Expr:
     return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
 
 
-__all__ = ["Expr", "Matrix", "Operand", "Program", "apply", "dot", "merge_dims", "mix", "moment", "softmax"]
+__all__ = ["Expr", "Matrix", "Operand", "Program", "apply", "dot", "mix", "moment", "softmax"]

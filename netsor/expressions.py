@@ -10,6 +10,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.errors import ProgramError, caller_location
+from netsor.facts import merge_dims, transposes
 from netsor.functions import Function, exact
 from netsor.readings import Readings
 from netsor.windows import Windowing, resolve
@@ -49,8 +50,6 @@ class Expr:
 
     @property
     def axes(self) -> tuple[ir.Axis, ...]:
-        from netsor.dsl import merge_dims
-
         args, params = self.program._split(self.sym)
         return tuple(d.axis for d in merge_dims(args + params))
 
@@ -242,19 +241,14 @@ class Matrix:
     @property
     def T(self) -> Matrix:
         """The transpose; (Wᵀ)ᵀ is W, and Wᵀ is made once."""
-        for line in self.program._lines:
-            if isinstance(line, ir.Trsp):
-                if line.out is self.var:
-                    return Matrix(self.program, line.of)
-                if line.of is self.var:
-                    return Matrix(self.program, line.out)
+        known = transposes(self.program.lines).get(self.var)
+        if known is not None:
+            return Matrix(self.program, known)
         out = self.program.new_var(None, "A", self.var.cols, self.var.rows, self.var.dims)
         self.program.add(ir.Trsp(out, self.var, caller_location()))
         return Matrix(self.program, out)
 
     def __matmul__(self, x: Any) -> Expr:
-        from netsor.dsl import merge_dims
-
         if isinstance(x, Matrix):
             raise _error(
                 f"{self.var} @ {x.var}: a matrix is applied to a vector, matrices are not multiplied", "NT102",

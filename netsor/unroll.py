@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any
+from typing import Any, assert_never
 
 import sympy as sp
 
@@ -21,7 +21,7 @@ from netsor.constants import free_name
 from netsor.dsl import Program
 from netsor.errors import Location, ProgramError, UnsupportedError
 from netsor.expressions import Expr
-from netsor.positions import Index, IndexForm, axis_covariance, limit_at, size_at, sources
+from netsor.positions import Index, axis_covariance, limit_at, size_at, sources
 
 Key = tuple[ir.Var, tuple[int, ...]]
 
@@ -122,45 +122,48 @@ class Unrolled:
     def _element(self, line: ir.Line, index: dict[str, int]) -> Any:
         name = element_name(line.out, tuple(index.values()))
         match line:
-            case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp():
-                return self._input(line, index, name)
+            case ir.InputMatrix() | ir.InputVector():
+                return self._array(line, index, name)
+            case ir.InputScalar():
+                return self._scalar(line, index, name)
+            case ir.Data():
+                return self._add(dataclasses.replace(line, out=self._new(name, line.out.kind, line.out.rows)))
+            case ir.Trsp():
+                return self._trsp(line, index, name)
             case ir.MatMul():
-                x = self.get(line.vector, index)
-                if x == 0:
-                    return sp.Integer(0)
-                matrix, vector = self.get(line.matrix, index), self.vector(x, line.vector)
-                out = self._new(name, "G", line.out.rows)
-                return self._add(ir.MatMul(out, matrix, vector, line.loc))
+                return self._matmul(line, index, name)
             case ir.Nonlin() | ir.Moment():
-                table = {ir.arg(i): self._sym(self.get(v, index)) for i, v in enumerate(line.args)}
-                table |= {ir.param(i): self._sym(self.get(v, index)) for i, v in enumerate(line.params)}
-                return self._coordinatewise(line, line.expr.xreplace(table), name)
+                return self._function(line, index, name)
             case ir.Reduce():
                 return self._reduce(line, index, name)
             case ir.Softmax():
                 return self._softmax(line, index, name)
-            case _:
+            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
                 return self._moved(line, index, name)
+            case _:
+                assert_never(line)
 
-    def _input(
-        self,
-        line: ir.InputMatrix | ir.InputVector | ir.InputScalar | ir.Data | ir.Trsp,
-        index: dict[str, int],
-        name: str,
-    ) -> Any:
-        v = line.out
-        if isinstance(line, ir.InputMatrix | ir.InputVector):
-            return self._array(line, index, name)
-        if isinstance(line, ir.InputScalar):
-            limit = limit_at(line, tuple(index.values()))
-            if v.dims and not line.per_sample and limit == 0:
-                return sp.Integer(0)
-            out = self._new(name, "C", None)
-            return self._add(dataclasses.replace(line, out=out, limit=limit))
-        if isinstance(line, ir.Trsp):
-            of = self.get(line.of, index)
-            return self._add(ir.Trsp(self._new(name, "A", v.rows, v.cols), of, line.loc))
-        return self._add(dataclasses.replace(line, out=self._new(name, v.kind, v.rows)))
+    def _scalar(self, line: ir.InputScalar, index: Index, name: str) -> Any:
+        limit = limit_at(line, tuple(index.values()))
+        if line.out.dims and not line.per_sample and limit == 0:
+            return sp.Integer(0)
+        return self._add(dataclasses.replace(line, out=self._new(name, "C", None), limit=limit))
+
+    def _trsp(self, line: ir.Trsp, index: Index, name: str) -> ir.Var:
+        of = self.get(line.of, index)
+        return self._add(ir.Trsp(self._new(name, "A", line.out.rows, line.out.cols), of, line.loc))
+
+    def _matmul(self, line: ir.MatMul, index: Index, name: str) -> Any:
+        x = self.get(line.vector, index)
+        if x == 0:
+            return sp.Integer(0)
+        matrix, vector = self.get(line.matrix, index), self.vector(x, line.vector)
+        return self._add(ir.MatMul(self._new(name, "G", line.out.rows), matrix, vector, line.loc))
+
+    def _function(self, line: ir.Nonlin | ir.Moment, index: Index, name: str) -> Any:
+        table = {ir.arg(i): self._sym(self.get(v, index)) for i, v in enumerate(line.args)}
+        table |= {ir.param(i): self._sym(self.get(v, index)) for i, v in enumerate(line.params)}
+        return self._coordinatewise(line, line.expr.xreplace(table), name)
 
     def _array(self, line: ir.InputMatrix | ir.InputVector, index: Index, name: str) -> ir.Var:
         if isinstance(line, ir.InputVector):
@@ -224,7 +227,7 @@ class Unrolled:
             weights[i] = mask * sp.exp(self._sym(self.get(line.of, there)))
         return self._coordinatewise(line, weights[index[line.axis.name]] / sp.Add(*weights.values()), name)
 
-    def _moved(self, line: IndexForm, index: Index, name: str) -> Any:
+    def _moved(self, line: ir.IndexForm, index: Index, name: str) -> Any:
         places = sources(line, index, self.size)
         if places is None:
             return None

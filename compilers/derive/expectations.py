@@ -15,14 +15,28 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, assert_never, cast
 
 import networkx as nx
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive import indexing
 from netsor.compilers.derive.chain import ChainRule
-from netsor.compilers.derive.nodes import AnyNode, Fun, Indexed, Lin, Normal, One, is_node_symbol, unsupported
+from netsor.compilers.derive.nodes import (
+    AnyNode,
+    Atom,
+    DataNode,
+    Fun,
+    Indexed,
+    Lin,
+    Normal,
+    One,
+    Product,
+    Reduced,
+    is_node_symbol,
+    unsupported,
+)
 from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.requests import Ref
 from netsor.compilers.derive.terms import NONE, UNIT, Deltas, Term, Terms, collect, dense, right_to_left, scale, single
@@ -40,6 +54,7 @@ from netsor.compilers.derive.values import (
     mul,
     rewrite,
 )
+from netsor.errors import UnsupportedError
 from netsor.functions import Head, expression_parity
 
 if TYPE_CHECKING:
@@ -236,12 +251,14 @@ class Expectations:
                 for c, n in node.terms:
                     child = cast(AnyNode, n)
                     body += self._open(scope, c * child.symbol, (child,), ref, right)
-            case Indexed() if isinstance(node.line, ir.Rename):
-                from netsor.compilers.derive.indexing import renamed
-
-                body = scope.add(renamed(self.rules.q, ref), right)
+            case Indexed():
+                if not isinstance(node.line, ir.Rename):
+                    raise _not_gaussian(node)
+                body = scope.add(indexing.renamed(self.rules.q, ref), right)
+            case One() | Atom() | DataNode() | Product() | Reduced():
+                raise _not_gaussian(node)
             case _:
-                raise unsupported(f"a nonlinear function of {node.name}, which is not Gaussian", node)
+                assert_never(node)
         return cast(sp.Expr, expr.xreplace({s: body}))
 
     # ------------------------------------------------------------ Gaussian components
@@ -366,6 +383,10 @@ class Expectations:
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def _not_gaussian(node: AnyNode) -> UnsupportedError:
+    return unsupported(f"a nonlinear function of {node.name}, which is not Gaussian", node)
 
 
 def _minus(second: Value, m1: Value, m2: Value) -> Value:

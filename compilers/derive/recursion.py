@@ -21,13 +21,12 @@ from netsor.compilers.derive.values import (
     Access,
     Copy,
     Entry,
-    ExpectJ,
     Fn,
     Num,
-    Radial,
     Sym,
     Value,
     add,
+    by_quadrature,
     mul,
     size_value,
     walk,
@@ -80,7 +79,7 @@ class Recursion:
         """Does an expectation amplify the rounding of float32 near |ρ| = 1, so that all is taken in float64?"""
         values = [cast(Value, e.value) for e in self.used]
         values += [r.value for r in (*self.results.values(), *self.terms.values())]
-        return any(isinstance(v, Radial | ExpectJ) for value in values for v in walk(value))
+        return any(by_quadrature(v) for value in values for v in walk(value))
 
     def __str__(self) -> str:
         from netsor.compilers.render import text

@@ -38,6 +38,7 @@ from netsor.compilers.derive.values import (
     Win,
 )
 from netsor.compilers.render.symbols import Names
+from netsor.sizes import fold
 
 
 def number_text(value: sp.Expr) -> str:
@@ -50,6 +51,26 @@ def number_text(value: sp.Expr) -> str:
     return str(value).replace("**", "^")
 
 
+def _is_loose(v: Value, text: str) -> bool:
+    """Does a factor's text need parentheses?"""
+    match v:
+        case Num():
+            return bool(v.value.is_Add and not v.value.is_Rational)
+        case Add():
+            return True
+        case Sum():
+            return False
+        case Fn():
+            return " " in text or text.startswith("-")
+        case (
+            Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Mul() | Ind() | Soft() | Expect1()
+            | Expect2() | ExpectJ() | Radial()
+        ):  # fmt: skip
+            return text.startswith("-")
+        case _:
+            assert_never(v)
+
+
 class Writer(ABC):
     """Writes the values of one equation; `pair` when it is about two inputs ξ, ξ̄."""
 
@@ -58,7 +79,7 @@ class Writer(ABC):
 
     # ------------------------------------------------------------ values
 
-    def write(self, v: Value) -> str:
+    def write(self, v: Value) -> str:  # noqa: C901
         match v:
             case Add():
                 return self._sum(v.args)
@@ -73,23 +94,15 @@ class Writer(ABC):
             case Radial():
                 return self._radial(v)
             case Soft():
-                mask = None if v.mask is None else self.write(v.mask)
-                return self.softmax(self.names[v.sym], self.write(v.value), mask)
-            case _:
-                return self._leaf(v)
-
-    def _leaf(self, v: Value) -> str:
-        match v:
+                return self._softmax(v)
             case Num():
                 return self.number(v.value)
             case Access():
                 return self.entry(v.entry, v.copy) + self.indexed(v.idx)
             case Given():
                 return self.array(v.var.name, v.copy) + self.indexed(v.idx)
-            case Constant() if v.array == "position":
-                return self.index(v.idx[0])
             case Constant():
-                return self.variable(v.name) + self.indexed(v.idx)
+                return self.index(v.idx[0]) if v.array == "position" else self.variable(v.name) + self.indexed(v.idx)
             case Gram():
                 return self._gram(v)
             case SizeValue():
@@ -99,7 +112,11 @@ class Writer(ABC):
             case Ind():
                 return self._indicator(v)
             case _:
-                raise AssertionError(v)
+                assert_never(v)
+
+    def _softmax(self, v: Soft) -> str:
+        mask = None if v.mask is None else self.write(v.mask)
+        return self.softmax(self.names[v.sym], self.write(v.value), mask)
 
     def _sum(self, args: Sequence[Value]) -> str:
         text = ""
@@ -119,12 +136,7 @@ class Writer(ABC):
     def factor(self, v: Value) -> str:
         """A value that stands inside a product."""
         text = self.write(v)
-        loose = isinstance(v, Add) or (isinstance(v, Sum | Fn) and " " in text) or text.startswith("-")
-        if isinstance(v, Num):
-            loose = not v.value.is_Rational and v.value.is_Add
-        if isinstance(v, Sum):
-            loose = False
-        return self.parentheses(text) if loose else text
+        return self.parentheses(text) if _is_loose(v, text) else text
 
     def _gram(self, v: Gram) -> str:
         left = self.array(v.array[0].name, 1 if v.copy1 == "s" else v.copy1, barred=True) + self.indexed(v.idx1)
@@ -200,18 +212,12 @@ class Writer(ABC):
         return moved if i.stride == 1 else f"({moved})/{i.stride}"
 
     def size(self, size: ir.Size, copy: Copy) -> str:
-        match size:
-            case int():
-                return str(size)
-            case ir.SizeOf():
-                return self.axis_size(size.axis, copy)
-            case ir.Strided():
-                inner = self.size(size.of, copy)
-                if size.minus:
-                    inner += f" {'-' if size.minus > 0 else '+'} {abs(size.minus)}"
-                return inner if size.stride == 1 else self.ceiling(inner, size.stride)
-            case _:
-                assert_never(size)
+        return fold(size, str, lambda axis: self.axis_size(axis, copy), self._positions)
+
+    def _positions(self, inner: str, minus: int, stride: int) -> str:
+        if minus:
+            inner += f" {'-' if minus > 0 else '+'} {abs(minus)}"
+        return inner if stride == 1 else self.ceiling(inner, stride)
 
     # ------------------------------------------------------------ notation
 
