@@ -10,7 +10,6 @@ one late-bound shift in the other direction for each late-bound shift of the for
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections import defaultdict
 from types import ModuleType
@@ -21,7 +20,7 @@ from netsor import constants, ir
 from netsor.adjoints import Adjoints, refuse_data
 from netsor.constants import free_name
 from netsor.dsl import Program
-from netsor.errors import Location, ProgramError
+from netsor.errors import ProgramError
 from netsor.expressions import Expr
 from netsor.facts import closure, inputs_of
 from netsor.functions import exact
@@ -167,18 +166,13 @@ class _Pass:
         for output in self.outputs:
             start = len(self.p.lines)
             self._seed(output)
-            self._locate(start, output.loc)
+            self.p.locate(start, output.loc)
         for line in reversed(lines):
             if line.out in self.active:
                 start = len(self.p.lines)
                 self._line(line)
-                self._locate(start, line.loc)
+                self.p.locate(start, line.loc)  # backward lines stand where their forward line does
         return self.found
-
-    def _locate(self, start: int, loc: Location | None) -> None:
-        """Backward lines stand where their forward line does."""
-        made = self.p._lines
-        made[start:] = [dataclasses.replace(line, loc=loc) for line in made[start:]]
 
     # ------------------------------------------------------------ seeds
 
@@ -227,7 +221,7 @@ class _Pass:
             return
         refuse_data(line, self.active)
         if x in self.sources:
-            self.p._gradients.append(ir.Gradient(x, dx, line.loc))
+            self.p.state(ir.Gradient(x, dx, line.loc))
         for z, g in self.rules.of(line, self.p.handle(dx)):
             if z in self.active and g.sym != 0:
                 self.terms[z].append(g)
@@ -248,7 +242,7 @@ class _Pass:
         name = f"d{x.name}"
         if isinstance(total.sym, sp.Symbol):
             var = total.var
-            fresh = var in self.p._auto and var not in self.forward
+            fresh = self.p.is_unnamed(var) and var not in self.forward
             seed = any(o.vector is x and o.readout is var for o in self.outputs)
             if not fresh and not seed:
                 return var

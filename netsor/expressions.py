@@ -45,12 +45,12 @@ class Expr:
     @property
     def rows(self) -> ir.Dimension | None:
         """The width (or data dimension); None for scalars."""
-        args, _ = self.program._split(self.sym)
+        args, _ = self.program.split(self.sym)
         return next((a.rows for a in args if a.rows is not None), None)
 
     @property
     def axes(self) -> tuple[ir.Axis, ...]:
-        args, params = self.program._split(self.sym)
+        args, params = self.program.split(self.sym)
         return tuple(d.axis for d in merge_dims(args + params))
 
     @property
@@ -71,8 +71,6 @@ class Expr:
     # ------------------------------------------------------------ arithmetic
 
     def __netsor_apply__(self, function: Function, args: Sequence[Any]) -> Expr:
-        from netsor.dsl import apply
-
         return apply(function, args)
 
     def _combine(self, other: Any, op: Callable[[Any, Any], Any]) -> Expr:
@@ -181,7 +179,7 @@ class Expr:
 
     def place(self, axis: AxisLike, index: int, size: ir.Size | None = None) -> Expr:
         """The family that is this vector at `index` and the zero vector elsewhere."""
-        (dim,) = self.program._dims((axis,))
+        (dim,) = self.program.dims_of((axis,))
         if dim.axis in self.var.axes:
             raise _error(f"{self.var} already has the axis {dim.axis.name}", "NT107")
         out = self._like((*self.var.dims, dim if size is None else ir.Dim(dim.axis, size)))
@@ -223,6 +221,13 @@ class Expr:
         mode: Literal["zero", "wrap", "drop"] = "wrap" if plan.wrap else outside
         line = ir.Window(out, self.var, found, tap, plan.offsets, plan.stride, mode, caller_location())
         return self.program.add(line)
+
+
+def apply(function: Function, args: Sequence[Any]) -> Expr:
+    """φ(args) as a pending expression."""
+    first = next(a for a in args if isinstance(a, Expr))
+    first.program.register(function)
+    return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
 
 
 class Matrix:

@@ -147,7 +147,8 @@ def transposes(lines: Iterable[ir.Line]) -> dict[ir.Var, ir.Var]:
     found: dict[ir.Var, ir.Var] = {}
     for line in lines:
         if isinstance(line, ir.Trsp):
-            found = {line.of: line.out, line.out: line.of} | found
+            found.setdefault(line.of, line.out)
+            found.setdefault(line.out, line.of)
     return found
 
 

@@ -48,9 +48,7 @@ class Unrolled:
     def __init__(self, p: Program, sizes: Mapping[str, int], shared: Unrolled | None = None) -> None:
         self.source = p
         self.sizes = {a.name: a.size for a in p.axes if a.size is not None} | dict(sizes)
-        self.program = Program(p.name)
-        self.program._widths = {w.name: w for w in p.widths}
-        self.program._functions = dict(p.functions)
+        self.program = Program.from_parts(p.name, p.widths, (), functions=p.functions)
         self.lines: dict[ir.Var, ir.Line] = {line.out: line for line in p.lines}
         self.shared: dict[Key, Any] = {} if shared is None else {**shared.shared, **shared.elements}
         self.elements: dict[Key, Any] = {}  # a variable, a number (a constant vector or scalar), None when left out
@@ -171,7 +169,7 @@ class Unrolled:
             line = dataclasses.replace(line, var=var, cov=self._cov(line, index), axis_cov=())
         known = self.shared.get((line.out, tuple(index.values())))
         if isinstance(known, ir.Var):
-            self.program._adopt(dataclasses.replace(line, out=known))
+            self.program.adopt(dataclasses.replace(line, out=known))
             return known
         v = line.out
         return self._add(dataclasses.replace(line, out=self._new(name, v.kind, v.rows, v.cols)))
@@ -198,18 +196,18 @@ class Unrolled:
         p, out = self.program, line.out
         if not sym.free_symbols:
             return sym
-        args, params = p._split(sym)
+        args, params = p.split(sym)
         if isinstance(line, ir.Moment) and args:
             made = self._new(name, "C", None)
-            return self._add(ir.Moment(made, p._positional(sym, args, params), args, params, line.loc))
+            return self._add(ir.Moment(made, p.positional(sym, args, params), args, params, line.loc))
         if isinstance(sym, sp.Symbol) and (args or out.kind == "C"):
             return p.var_of_symbol(sym)
         if not args and out.kind != "C":
             sym = sym * self._one(out).sym
-            args, params = p._split(sym)
+            args, params = p.split(sym)
         rule = ir.Nonlin if args else ir.Moment
         made = self._new(name, out.kind, out.rows)
-        return self._add(rule(made, p._positional(sym, args, params), args, params, line.loc))
+        return self._add(rule(made, p.positional(sym, args, params), args, params, line.loc))
 
     def _reduce(self, line: ir.Reduce, index: Index, name: str) -> Any:
         count = self.size(line.of.size(line.axis))
@@ -274,7 +272,7 @@ class Unrolled:
                 pairs = [(self.get(o.readout, s), self.get(o.vector, at | s)) for s in places]
                 for v, x in [(v, x) for v, x in pairs if x != 0] or pairs[:1]:
                     vector = self.vector(x, o.vector)
-                    self.program._outputs.append(ir.Output(name, v, vector, scale, len(self.program._lines), o.loc))
+                    self.program.state(ir.Output(name, v, vector, scale, len(self.program), o.loc))
 
     def _statements(self) -> None:
         p = self.program
@@ -283,13 +281,13 @@ class Unrolled:
             for index in self.indices(g.of):
                 y, dy = self.get(g.of, index), self.get(g.is_, index)
                 if isinstance(y, ir.Var) and dy != 0:
-                    p._gradients.append(ir.Gradient(y, self.vector(dy, g.is_), g.loc))
+                    p.state(ir.Gradient(y, self.vector(dy, g.is_), g.loc))
         for r in self.source.returned:
             for index in self.indices(r.value):
                 c = self.get(r.value, index)
                 if isinstance(c, ir.Var):
                     name = "_".join([r.name, *map(str, index.values())])
-                    p._returned.append(ir.Returns(name, c, r.loc))
+                    p.state(ir.Returns(name, c, r.loc))
 
 
 def element_name(var: ir.Var, index: tuple[int, ...]) -> str:

@@ -30,6 +30,10 @@ class Complaint:
     line: int
     text: str
 
+    @property
+    def is_chain(self) -> bool:
+        return self.text.endswith("by a chain of isinstance")
+
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.text}"
 

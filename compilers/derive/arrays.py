@@ -17,27 +17,24 @@ from netsor.errors import CheckError, UnsupportedError
 from netsor.functions import exact
 
 if TYPE_CHECKING:
-    from netsor.compilers.derive.recursion import Derivation, Result
+    from netsor.compilers.derive.recursion import Derivation
+
+Term = tuple[Value, tuple[Sym, ...]]  # a value and its free symbols
 
 
-def tangent_terms(d: Derivation) -> dict[str, Result]:
+def tangent_terms(d: Derivation) -> dict[str, Term]:
     """The tangent kernel with one array trained at a time; needs no backward lines."""
-    from netsor.compilers.derive.recursion import Result
-
     out = {}
     for line in facts.trained(d.program.lines):
         kind = f"T_{line.out.name}"
         d.rules.trained[kind] = line.out
-        value, dims = d.kernel_value(kind)
-        out[line.out.name] = Result(line.out.name, value, dims)
+        out[line.out.name] = d.kernel_value(kind)
     return out
 
 
-def array_terms(d: Derivation) -> dict[str, Result]:
+def array_terms(d: Derivation) -> dict[str, Term]:
     """D·C for each trained array."""
-    from netsor.compilers.derive.recursion import Result
-
-    return {line.out.name: Result(line.out.name, _Terms(d).of(line), ()) for line in facts.trained(d.program.lines)}
+    return {line.out.name: (_Terms(d).of(line), ()) for line in facts.trained(d.program.lines)}
 
 
 class _Terms:

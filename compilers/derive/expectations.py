@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, assert_never, cast
 
@@ -39,6 +38,8 @@ from netsor.compilers.derive.nodes import (
 )
 from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.scalars import scalar_function
+from netsor.compilers.derive.scope import Scope
 from netsor.compilers.derive.terms import NONE, UNIT, Deltas, Term, Terms, collect, dense, right_to_left, scale, single
 from netsor.compilers.derive.values import (
     ZERO,
@@ -61,32 +62,6 @@ if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules
 
 Z = sp.Symbol("z", real=True)
-
-
-@dataclass
-class Scope:
-    """Variables of one integrand: a symbol for every reference; scalars are symbols of their values."""
-
-    refs: dict[sp.Symbol, Ref] = field(default_factory=dict)
-    symbol: dict[Ref, sp.Symbol] = field(default_factory=dict)
-    right: set[sp.Symbol] = field(default_factory=set)
-    scalars: dict[sp.Symbol, Value] = field(default_factory=dict)
-
-    def add(self, ref: Ref, right: bool) -> sp.Symbol:
-        if ref not in self.symbol:
-            s = sp.Symbol(f"z{len(self.refs)}", real=True)
-            self.refs[s], self.symbol[ref] = ref, s
-            if right:
-                self.right.add(s)
-        return self.symbol[ref]
-
-    def scalar(self, value: Value) -> sp.Symbol:
-        for s, v in self.scalars.items():
-            if v == value:
-                return s
-        s = sp.Symbol(f"k{len(self.scalars)}", real=True)
-        self.scalars[s] = value
-        return s
 
 
 Monomial = tuple[sp.Expr, ...]
@@ -158,8 +133,6 @@ class Expectations:
 
     @staticmethod
     def _constant(scope: Scope, expr: sp.Expr) -> Value:
-        from netsor.compilers.derive.rules import scalar_function
-
         names = sorted(cast("set[sp.Symbol]", expr.free_symbols), key=lambda s: s.name)
         return scalar_function(expr, names, [scope.scalars[s] for s in names])
 

@@ -10,6 +10,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.depth import deep_recursion
+from netsor.compilers.derive.arrays import array_terms, tangent_terms
 from netsor.compilers.derive.inline import inline
 from netsor.compilers.derive.labels import is_named
 from netsor.compilers.derive.nodes import Normal, normal_form
@@ -254,9 +255,9 @@ class Derivation:
 
         An output with axes is several functions, and D·C is of one: it takes the tangent kernels too.
         """
-        from netsor.compilers.derive.arrays import array_terms, tangent_terms
-
-        return array_terms(self) if self.program.gradients and not output_axes(self.program) else tangent_terms(self)
+        by_array = self.program.gradients and not output_axes(self.program)
+        found = array_terms(self) if by_array else tangent_terms(self)
+        return {name: Result(name, value, dims) for name, (value, dims) in found.items()}
 
     # ------------------------------------------------------------ named vectors and scalars
 
