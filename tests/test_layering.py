@@ -223,14 +223,19 @@ def _defined(tree: ast.Module) -> set[str]:
 FOREIGN = {"_base", "_print"}  # of torch's tensors and of sympy's printers
 
 
+@cache
+def all_private() -> frozenset[str]:
+    return frozenset(name for m in modules() for name in _defined(m.tree) if _is_private(name))
+
+
 def private_uses(module: Module) -> Iterator[str]:
     """Private names of other modules of ours that a module imports, or reads off an object."""
-    ours, defined = set[str]().union(*(_defined(m.tree) for m in modules())), _defined(module.tree)
+    others = all_private() - _defined(module.tree) - FOREIGN
     for node in ast.walk(module.tree):
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls")):
                 pass  # of a base class
-            case ast.Attribute(attr=name) if _is_private(name) and name in ours - defined - FOREIGN:
+            case ast.Attribute(attr=name) if _is_private(name) and name in others:
                 yield name
             case ast.ImportFrom(module=str(source), names=aliases) if source.startswith("netsor"):
                 yield from (alias.name for alias in aliases if _is_private(alias.name))
