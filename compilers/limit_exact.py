@@ -63,7 +63,7 @@ class Sample:
 class Exact:
     """The lines of a program on all samples, one after the other; `coupled` False drops Ż."""
 
-    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
+    def __init__(self, p: ir.ProgramLike, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
         if any(line.out.dims for line in p.lines):
             raise NotPolynomial("families are sampled")
         self.program = p
