@@ -71,7 +71,7 @@ class Exact:
         self.gaussians = algebra
         self.matrices = facts.matrices(p.lines)
         self.directions: dict[tuple[ir.Var, bool], Direction] = {}
-        self.embedded: dict[ir.Var, tuple[Real, list[tuple[Data, Element]]]] = {}
+        self.embedded: dict[ir.Var, list[tuple[Data, Element]]] = {}
         self.inputs: dict[ir.Var, Element] = {}
         for block in facts.covariance_blocks(p.lines):
             self._input_vectors(block)
@@ -142,13 +142,12 @@ class Exact:
         self.directions[line.out, False] = Direction(variance)
         if isinstance(rows, ir.Width) and isinstance(cols, ir.Width):
             self.directions[line.out, True] = Direction(variance * number(rows.ratio) / number(cols.ratio))
-        fan_in = {"cols": number(0), None: number(1)}.get(line.fan_in)  # type: ignore[arg-type]
-        self.embedded[line.out] = number(line.fan_in) if fan_in is None else fan_in, []
+        self.embedded[line.out] = []
 
     def _matmul(self, line: ir.MatMul, s: Sample) -> Element:
         source, flipped = self.matrices[line.matrix]
         if line.vector in s.data:
-            return self._embedding(source.out, s.data[line.vector])
+            return self._embedding(source, s.data[line.vector])
         one, other = self.directions[source.out, flipped], self.directions.get((source.out, not flipped))
         z, mean = s.vectors[line.vector], self.gaussians.product
         rest, image = z, self.gaussians.zero
@@ -165,15 +164,15 @@ class Exact:
                 image = image + e.scaled(one.variance * mean(z, g) / variance)
         return image
 
-    def _embedding(self, root: ir.Var, x: Data) -> Element:
-        fan_in, basis = self.embedded[root]
-        weight = 1 / (fan_in or self.gaussians.number(len(x)))
+    def _embedding(self, source: ir.InputMatrix, x: Data) -> Element:
+        basis = self.embedded[source.out]
+        weight = 1 / self.gaussians.number(facts.fan_in(source, len(x)))
         rest, image = x, self.gaussians.zero
         for e, g in basis * self.gaussians.passes:
             c = dot(rest, e) / dot(e, e)
             rest = tuple(a - c * b for a, b in zip(rest, e, strict=True))
             image = image + g.scaled(c)
-        size = self.directions[root, False].variance * weight * dot(rest, rest)
+        size = self.directions[source.out, False].variance * weight * dot(rest, rest)
         if size and dot(rest, rest) > self.gaussians.tiny * dot(x, x):
             fresh = self.gaussians.fresh(size)
             basis.append((rest, fresh))

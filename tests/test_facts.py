@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
+import pytest
+
 import netsor as ns
 from netsor import facts, ir, sizes
+from netsor.compilers.reference import reference
 
 
 def _network() -> tuple[ns.Program, dict[str, ir.Var]]:
@@ -80,6 +86,22 @@ def test_covariances() -> None:
     assert (facts.covariance(a, a), facts.covariance(a, c), facts.covariance(a, d)) == (2, 0, 0)
     assert facts.covariance(b, c) == facts.covariance(c, b) == 0.5
     assert facts.covariance(c, e) == -0.25 and facts.covariance(b, e) == 0
+
+
+def test_a_covariance_that_is_stated_twice_counts_once() -> None:
+    """f = (v + w)·h/√n with Var v = Var w = 1 and Cov(v, w) = ½: E f² = (1 + 1 + 2·½) ‖ξ‖²/d = 3 · 5/2."""
+    p = ns.Program("twice")
+    n, x = p.width("n"), p.data("x")
+    h, v, w = p.let("h", p.matrix("W", n, x) @ x), p.readout("v", n), p.readout("w", n)
+    p.output(v, h)
+    p.output(w, h)
+    cov = ((p.var_of(v), 0.5),) * 2
+    lines = [dataclasses.replace(x, cov=cov) if isinstance(x, ir.InputVector) and x.out.name == "w" else x
+             for x in p.lines]  # fmt: skip
+    twice = ns.Program.from_parts("twice", p.widths, lines, p.outputs)
+    data = np.array([[1.0, 2.0]])
+    for result in (ns.limit(twice, data), ns.compile(twice)(data), reference(twice, data)):
+        assert float(result.nngp[0, 0]) == pytest.approx(7.5, rel=1e-12)
 
 
 def test_axes_of_variables() -> None:
