@@ -4,16 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from netsor import ir
 from netsor.compilers.derive.recursion import Recursion, entries_in
-from netsor.compilers.derive.values import Access, Entry, Expect1, Expect2, ExpectJ, Gram, Radial, Sum, Sym, Value, walk
+from netsor.compilers.derive.values import (
+    Access,
+    Add,
+    Constant,
+    Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    FeatureDim,
+    Fn,
+    Given,
+    Gram,
+    Ind,
+    Mul,
+    Num,
+    Radial,
+    SizeValue,
+    Soft,
+    Sum,
+    Sym,
+    Value,
+    walk,
+)
 from netsor.compilers.gram import default_tile
 from netsor.compilers.lowering.module import in_order, scheduled
 from netsor.compilers.radial import nodes
+from netsor.sizes import number
 
-FLOPS = {Expect1: 30, Expect2: 60, ExpectJ: 10_000}  # a rough weight of one expectation, in additions
+FLOPS1, FLOPS2, FLOPS_JOINT = 30, 60, 10_000  # rough weights of one expectation, in additions
 
 
 @dataclass(frozen=True)
@@ -41,14 +64,7 @@ def elements(dims: tuple[Sym, ...], sizes: Mapping[str, int]) -> int:
 
 
 def size_number(size: ir.Size, sizes: Mapping[str, int]) -> int:
-    match size:
-        case int():
-            return size
-        case ir.SizeOf():
-            return sizes[size.axis]
-        case ir.Strided():
-            return -((size.minus - size_number(size.of, sizes)) // size.stride)
-    raise AssertionError
+    return number(size, sizes.__getitem__)
 
 
 def per_pair(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int, int]:
@@ -99,19 +115,30 @@ def aside(r: Recursion, sizes: Mapping[str, int]) -> int:
 
 
 def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
-    total = 0
-    for v in walk(cast(Value, e.value)):
-        if isinstance(v, Sum):
-            total += own * size_number(v.sym.size, sizes)
-        elif isinstance(v, Gram):
-            total += own * sizes.get("feature", 1)
-        elif isinstance(v, Expect1 | Expect2 | ExpectJ):
-            total += own * FLOPS[type(v)]
-        elif isinstance(v, Radial):
-            total += own * nodes(v.within) * FLOPS[Expect2] * (1 if v.theta is None else 3)
-        elif not isinstance(v, Access):
-            total += own
-    return total
+    return own * sum(_weight(v, sizes) for v in walk(cast(Value, e.value)))
+
+
+def _weight(v: Value, sizes: Mapping[str, int]) -> int:
+    """Operations of one element of a value, what is inside it aside."""
+    match v:
+        case Access():
+            return 0
+        case Num() | Given() | Constant() | SizeValue() | FeatureDim() | Add() | Mul() | Ind() | Fn() | Soft():
+            return 1
+        case Sum():
+            return size_number(v.sym.size, sizes)
+        case Gram():
+            return sizes.get("feature", 1)
+        case Expect1():
+            return FLOPS1
+        case Expect2():
+            return FLOPS2
+        case ExpectJ():
+            return FLOPS_JOINT
+        case Radial():
+            return nodes(v.within) * FLOPS2 * (1 if v.theta is None else 3)
+        case _:
+            assert_never(v)
 
 
 def cost(r: Recursion, n1: int, n2: int | None, sizes: Mapping[str, Any], itemsize: int, side: int | None) -> Cost:

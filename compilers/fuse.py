@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.derive.values import Expect1, ExpectJ, Radial, Value, walk
+from netsor.compilers.derive.values import Expect1, Value, by_quadrature, walk
 from netsor.compilers.expectation import fast
 from netsor.compilers.expectation.fused import NEAR, POINTS, Trace, Untraceable
 from netsor.compilers.expectation.report import report
@@ -63,7 +63,7 @@ def obstacle(recursion: Recursion) -> str | None:
     if any(e.recurrent for e in pairs):
         return "recurrences between pairs are evaluated step by step"
     values = [v for e in pairs for v in walk(cast(Value, e.value))]
-    if any(isinstance(v, Radial | ExpectJ | Expect1) for v in values):
+    if any(by_quadrature(v) or isinstance(v, Expect1) for v in values):
         return "expectations over batches or of several Gaussians are evaluated by quadrature"
     return None
 

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from netsor import ir
+from netsor.backprop import with_backward
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.limit_answers import Answer, LineAnswers, Question, SampledAnswers
 from netsor.compilers.limit_functions import Functions
 from netsor.compilers.limit_polynomial import Gaussians, NotPolynomial
 from netsor.display import Table, Tabled
 from netsor.errors import InputError, UnsupportedError
+from netsor.facts import trained
 from netsor.markup import one_line
 
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
@@ -41,7 +43,7 @@ def limit(
     unknown = [m for m in methods if m not in METHODS]
     if unknown or not methods:
         raise InputError(f"methods are {', '.join(METHODS)}, got {', '.join(unknown) or 'none'}", code="NT605")
-    program = _with_backward(p)
+    program = with_backward(p)
     groups = bind(program, x)
     chosen = tuple(m for m in METHODS if m in methods)
     return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)
@@ -201,7 +203,7 @@ class LimitResult(Tabled):
         return bool(readouts) and all(isinstance(v, ir.InputVector) and v.mean == 0 for v in readouts)
 
     def _has_ntk(self) -> bool:
-        return bool(self.program.outputs) and any(getattr(line, "trainable", False) for line in self.program.lines)
+        return bool(self.program.outputs) and bool(trained(self.program.lines))
 
     # ------------------------------------------------------------ the table
 
@@ -267,14 +269,6 @@ def _text(answer: Answer) -> str:
         return f"{float(value.mean()):.6g} ± {float(error.amax()):.1g}"
     mean = sum(value.flatten()) / value.size
     return str(mean) if mean.q < 10**6 else f"{float(mean):.10g}"
-
-
-def _with_backward(p: Any) -> Any:
-    if p.gradients or not p.outputs:
-        return p
-    from netsor.backprop import backprop
-
-    return backprop(p)
 
 
 __all__ = ["LimitResult", "limit"]

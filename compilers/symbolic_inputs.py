@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import sympy as sp
 
-from netsor import ir
+from netsor import facts, ir
 from netsor.compilers.derive.values import Copy
 from netsor.errors import InputError, UnsupportedError
 from netsor.functions import exact
@@ -82,10 +82,7 @@ def _symbol(name: str, left: Position, right: Position) -> sp.Expr:
 
 
 def _from_arrays(program: Any, x: Any, x2: Any) -> Inputs:
-    wanted = [
-        line.out for line in program.lines
-        if isinstance(line, ir.Data) or (isinstance(line, ir.InputScalar) and line.per_sample)
-    ]  # fmt: skip
+    wanted = [line.out for line in facts.given(program.lines)]
     arrays: dict[tuple[str, int], Any] = {}
     sizes: dict[tuple[str, int], int] = {}
     for copy, given in ((1, x), (2, x if x2 is None else x2)):

@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import assert_never
 
 from netsor import ir
 from netsor.dsl import Program
@@ -33,8 +34,13 @@ def _line(line: ir.Line, variances: Mapping[ir.Var, ir.Number]) -> ir.Line:
             return dataclasses.replace(line, var=1, multiplier=line.multiplier * root(line.var))
         case ir.InputVector():
             return _vector(line, variances)
-        case _:
+        case (
+            ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window()
+            | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
             return line
+        case _:
+            assert_never(line)
 
 
 def _vector(line: ir.InputVector, variances: Mapping[ir.Var, ir.Number]) -> ir.InputVector:

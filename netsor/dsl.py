@@ -15,7 +15,8 @@ import sympy as sp
 from netsor import ir, markup
 from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
-from netsor.functions import Function, exact
+from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
+from netsor.functions import Function
 from netsor.readings import Readings
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Program:
             return self._axes.setdefault(axis.name, axis)
         return self.axis(axis)
 
-    def _dims(self, axes: Iterable[DimLike] | AxisLike) -> tuple[ir.Dim, ...]:
+    def dims_of(self, axes: Iterable[DimLike] | AxisLike) -> tuple[ir.Dim, ...]:
         if isinstance(axes, str | ir.Axis):
             axes = (axes,)
         return tuple(a if isinstance(a, ir.Dim) else axis_dim(self.as_axis(a)) for a in axes)
@@ -173,7 +174,7 @@ class Program:
             more = {"var": var, "axes": axes, "trainable": trainable}
             return cols.__netsor_matrix__(name, rows, multiplier, **more)  # type: ignore[no-any-return]
         self._not_negative(f"var of {name}", var)
-        out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self._dims(axes))
+        out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self.dims_of(axes))
         self._add(ir.InputMatrix(out, var, multiplier, trainable, fan_in, caller_location()))
         return Matrix(self, out)
 
@@ -184,7 +185,7 @@ class Program:
     ) -> Expr:  # fmt: skip
         """A G-var with i.i.d. coordinates multiplier · β, β ~ N(mean, var), and covariances of β with other vectors."""
         self._not_negative(f"var of {name}", var)
-        dims = self._dims(axes)
+        dims = self.dims_of(axes)
         pairs = tuple((self.var_of(other), c) for other, c in (cov or {}).items())
         out = self.new_var(name, "G", self._dimension(width), None, dims)
         line = ir.InputVector(
@@ -208,19 +209,19 @@ class Program:
         """A C-var that converges to `limit` (a number or an array over its axes), or is given with each sample."""
         if limit is not None and not isinstance(limit, int | float | sp.Basic):
             limit = nested(limit)
-        out = self.new_var(name, "C", None, None, self._dims(axes))
+        out = self.new_var(name, "C", None, None, self.dims_of(axes))
         self._add(ir.InputScalar(out, limit, per_sample, caller_location()))
         return cast(Expr, self.handle(out))
 
     def data(self, name: str, axes: Iterable[DimLike] = ()) -> Expr:
         """A network input ξ, given as `[sample, *axes, feature]`."""
-        out = self.new_var(name, "X", ir.Feature(name), None, self._dims(axes))
+        out = self.new_var(name, "X", ir.Feature(name), None, self.dims_of(axes))
         self._add(ir.Data(out, caller_location()))
         return cast(Expr, self.handle(out))
 
     def constant(self, array: Any, axes: Sequence[DimLike], name: str | None = None) -> Expr:
         """A C-var with the given values over `axes` (an array that does not depend on the sample)."""
-        dims = tuple(a if isinstance(a, ir.Dim) else self._dims((a,))[0] for a in axes)
+        dims = tuple(a if isinstance(a, ir.Dim) else self.dims_of((a,))[0] for a in axes)
         out = self.new_var(name, "C", None, None, dims)
         self._add(ir.InputScalar(out, nested(array), False, caller_location()))
         return cast(Expr, self.handle(out))
@@ -321,11 +322,11 @@ class Program:
         return var
 
     def _coordinatewise_line(self, sym: sp.Expr, name: str | None) -> ir.Var:
-        args, params = self._split(sym)
+        args, params = self.split(sym)
         if not args and not params:
             hint = "add it to a vector, or use p.vector(var=0, mean=…)"
             raise _error(f"the constant {sym} has no width", "NT109", hint)
-        expr = self._positional(sym, args, params)
+        expr = self.positional(sym, args, params)
         dims = merge_dims(args + params)
         if not args:
             out = self.new_var(name, "C", None, None, dims)
@@ -338,12 +339,13 @@ class Program:
         self._add(ir.Nonlin(out, expr, args, params, caller_location()))
         return out
 
-    def _split(self, sym: sp.Expr) -> tuple[tuple[ir.Var, ...], tuple[ir.Var, ...]]:
+    def split(self, sym: sp.Expr) -> tuple[tuple[ir.Var, ...], tuple[ir.Var, ...]]:
         """The vectors and the scalars of a pending expression, in program order."""
         variables = [self._vars[s] for s in sorted(sym.free_symbols, key=lambda s: s.name)]
         return tuple(v for v in variables if v.kind != "C"), tuple(v for v in variables if v.kind == "C")
 
-    def _positional(self, sym: sp.Expr, args: Sequence[ir.Var], params: Sequence[ir.Var]) -> sp.Expr:
+    def positional(self, sym: sp.Expr, args: Sequence[ir.Var], params: Sequence[ir.Var]) -> sp.Expr:
+        """A pending expression in the symbols of a line's arguments."""
         table = {self._symbols[v]: ir.arg(i) for i, v in enumerate(args)}
         table |= {self._symbols[v]: ir.param(i) for i, v in enumerate(params)}
         return sym.xreplace(table)
@@ -483,22 +485,39 @@ class Program:
         p._widths = {w.name: w for w in widths}
         p._functions = dict(functions or {})
         for line in lines:
-            p._adopt(line)
+            p.adopt(line)
         p._outputs, p._gradients, p._returned = list(outputs), list(gradients), list(returned)
         return p
 
-    def _adopt(self, line: ir.Line) -> None:
+    def adopt(self, line: ir.Line) -> None:
+        """Append a line with its variable, unchecked."""
         out = line.out
-        for dim in out.dims:
-            self._axes.setdefault(dim.axis.name, dim.axis)
-        for key in ("tap", "axis"):
-            axis = getattr(line, key, None)
-            if axis is not None:
-                self._axes.setdefault(axis.name, axis)
+        for axis in (*out.axes, *axes_named(line)):
+            self._axes.setdefault(axis.name, axis)
         self._names[out.name] = out
         symbol = sp.Symbol(f"v{len(self._symbols):06d}", real=True)
         self._symbols[out], self._vars[symbol] = symbol, out
         self._lines.append(line)
+
+    def state(self, statement: ir.Output | ir.Gradient | ir.Returns) -> None:
+        """Append a statement, unchecked."""
+        match statement:
+            case ir.Output():
+                self._outputs.append(statement)
+            case ir.Gradient():
+                self._gradients.append(statement)
+            case ir.Returns():
+                self._returned.append(statement)
+            case _:
+                assert_never(statement)
+
+    def is_unnamed(self, var: ir.Var) -> bool:
+        """Has a variable a number for a name, which `let` may replace?"""
+        return var in self._auto
+
+    def locate(self, start: int, loc: Location | None) -> None:
+        """Say that the lines from `start` on stand at another place in the user's file."""
+        self._lines[start:] = [dataclasses.replace(line, loc=loc) for line in self._lines[start:]]
 
     def replace_line(self, old: ir.Line, **changes: Any) -> None:
         """Replace fields of a line in place (a scan binds its shift late)."""
@@ -512,30 +531,6 @@ def describe(dimension: ir.Dimension | None) -> str:
     return "none" if dimension is None else dimension.name
 
 
-def axis_dim(axis: ir.Axis) -> ir.Dim:
-    """An axis at its full size."""
-    return ir.Dim(axis, ir.SizeOf(axis.name) if axis.size is None else axis.size)
-
-
-def inputs_of(line: ir.Line) -> tuple[ir.Var, ...]:
-    """The variables that a line reads."""
-    match line:
-        case ir.MatMul():
-            return (line.matrix, line.vector)
-        case ir.Nonlin() | ir.Moment():
-            return (*line.args, *line.params)
-        case ir.Softmax():
-            return (line.of,) if line.mask is None else (line.of, line.mask)
-        case ir.InputVector():
-            return tuple(v for v, _ in line.cov)
-        case ir.InputMatrix() | ir.InputScalar() | ir.Data():
-            return ()
-        case ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce():
-            return (line.of,)
-        case _:
-            assert_never(line)
-
-
 def nested(array: Any) -> Any:
     """An array as nested tuples of numbers."""
     if hasattr(array, "tolist"):
@@ -545,26 +540,16 @@ def nested(array: Any) -> Any:
     return array
 
 
-def merge_dims(variables: Iterable[ir.Var]) -> tuple[ir.Dim, ...]:
-    """The union of the variables' axes in order of appearance; a known size wins over an open one."""
-    found: dict[ir.Axis, ir.Size | None] = {}
-    for v in variables:
-        for d in v.dims:
-            if found.get(d.axis) is None:
-                found[d.axis] = d.size
-    return tuple(ir.Dim(a, cast(ir.Size, s)) for a, s in found.items())
-
-
 def moment(value: Any, name: str | None = None) -> Expr:
     """The C-var (1/n) Σ_α value_α."""
     if not isinstance(value, Expr):
         raise _error(f"a moment is of a vector, got {value!r}", "NT108")
     p = value.program
-    args, params = p._split(value.sym)
+    args, params = p.split(value.sym)
     if not args or any(a.kind == "X" for a in args):
         raise _error("a moment is of a vector with a width", "NT108")
     out = p.new_var(name, "C", None, None, merge_dims(args + params))
-    return p.add(ir.Moment(out, p._positional(value.sym, args, params), args, params, caller_location()))
+    return p.add(ir.Moment(out, p.positional(value.sym, args, params), args, params, caller_location()))
 
 
 def dot(x: Expr, y: Expr) -> Expr:
@@ -602,11 +587,4 @@ def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
     return (weights * x.rename({ax: inner})).sum(inner)
 
 
-def apply(function: Function, args: Sequence[Any]) -> Expr:
-    """φ(args) as a pending expression."""
-    first = next(a for a in args if isinstance(a, Expr))
-    first.program.register(function)
-    return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
-
-
-__all__ = ["Expr", "Matrix", "Operand", "Program", "apply", "dot", "merge_dims", "mix", "moment", "softmax"]
+__all__ = ["Expr", "Matrix", "Operand", "Program", "dot", "mix", "moment", "softmax"]

@@ -10,6 +10,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.errors import ProgramError, caller_location
+from netsor.facts import merge_dims, transposes
 from netsor.functions import Function, exact
 from netsor.readings import Readings
 from netsor.windows import Windowing, resolve
@@ -44,14 +45,12 @@ class Expr:
     @property
     def rows(self) -> ir.Dimension | None:
         """The width (or data dimension); None for scalars."""
-        args, _ = self.program._split(self.sym)
+        args, _ = self.program.split(self.sym)
         return next((a.rows for a in args if a.rows is not None), None)
 
     @property
     def axes(self) -> tuple[ir.Axis, ...]:
-        from netsor.dsl import merge_dims
-
-        args, params = self.program._split(self.sym)
+        args, params = self.program.split(self.sym)
         return tuple(d.axis for d in merge_dims(args + params))
 
     @property
@@ -72,8 +71,6 @@ class Expr:
     # ------------------------------------------------------------ arithmetic
 
     def __netsor_apply__(self, function: Function, args: Sequence[Any]) -> Expr:
-        from netsor.dsl import apply
-
         return apply(function, args)
 
     def _combine(self, other: Any, op: Callable[[Any, Any], Any]) -> Expr:
@@ -182,7 +179,7 @@ class Expr:
 
     def place(self, axis: AxisLike, index: int, size: ir.Size | None = None) -> Expr:
         """The family that is this vector at `index` and the zero vector elsewhere."""
-        (dim,) = self.program._dims((axis,))
+        (dim,) = self.program.dims_of((axis,))
         if dim.axis in self.var.axes:
             raise _error(f"{self.var} already has the axis {dim.axis.name}", "NT107")
         out = self._like((*self.var.dims, dim if size is None else ir.Dim(dim.axis, size)))
@@ -226,6 +223,13 @@ class Expr:
         return self.program.add(line)
 
 
+def apply(function: Function, args: Sequence[Any]) -> Expr:
+    """φ(args) as a pending expression."""
+    first = next(a for a in args if isinstance(a, Expr))
+    first.program.register(function)
+    return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
+
+
 class Matrix:
     """A matrix of a program: `W @ x`, `W.T`."""
 
@@ -242,19 +246,14 @@ class Matrix:
     @property
     def T(self) -> Matrix:
         """The transpose; (Wᵀ)ᵀ is W, and Wᵀ is made once."""
-        for line in self.program._lines:
-            if isinstance(line, ir.Trsp):
-                if line.out is self.var:
-                    return Matrix(self.program, line.of)
-                if line.of is self.var:
-                    return Matrix(self.program, line.out)
+        known = transposes(self.program.lines).get(self.var)
+        if known is not None:
+            return Matrix(self.program, known)
         out = self.program.new_var(None, "A", self.var.cols, self.var.rows, self.var.dims)
         self.program.add(ir.Trsp(out, self.var, caller_location()))
         return Matrix(self.program, out)
 
     def __matmul__(self, x: Any) -> Expr:
-        from netsor.dsl import merge_dims
-
         if isinstance(x, Matrix):
             raise _error(
                 f"{self.var} @ {x.var}: a matrix is applied to a vector, matrices are not multiplied", "NT102",

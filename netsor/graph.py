@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netsor import ir
-from netsor.dsl import inputs_of
+from netsor.facts import inputs_of
 from netsor.text.printer import Listing
 
 if TYPE_CHECKING:

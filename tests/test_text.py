@@ -18,7 +18,7 @@ from hypothesis import given, settings
 
 import netsor as ns
 from netsor import ir
-from netsor.dsl import inputs_of
+from netsor.facts import inputs_of
 from netsor.formal import formal
 from netsor.functions import Head
 from netsor.graph import graph, mermaid

@@ -13,18 +13,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, assert_never, cast
 
 import networkx as nx
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive import indexing
 from netsor.compilers.derive.chain import ChainRule
-from netsor.compilers.derive.nodes import AnyNode, Fun, Indexed, Lin, Normal, One, is_node_symbol, unsupported
+from netsor.compilers.derive.nodes import (
+    AnyNode,
+    Atom,
+    DataNode,
+    Fun,
+    Indexed,
+    Lin,
+    Normal,
+    One,
+    Product,
+    Reduced,
+    is_node_symbol,
+    unsupported,
+)
 from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.scalars import scalar_function
+from netsor.compilers.derive.scope import Scope
 from netsor.compilers.derive.terms import NONE, UNIT, Deltas, Term, Terms, collect, dense, right_to_left, scale, single
 from netsor.compilers.derive.values import (
     ZERO,
@@ -40,38 +55,13 @@ from netsor.compilers.derive.values import (
     mul,
     rewrite,
 )
+from netsor.errors import UnsupportedError
 from netsor.functions import Head, expression_parity
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules
 
 Z = sp.Symbol("z", real=True)
-
-
-@dataclass
-class Scope:
-    """Variables of one integrand: a symbol for every reference; scalars are symbols of their values."""
-
-    refs: dict[sp.Symbol, Ref] = field(default_factory=dict)
-    symbol: dict[Ref, sp.Symbol] = field(default_factory=dict)
-    right: set[sp.Symbol] = field(default_factory=set)
-    scalars: dict[sp.Symbol, Value] = field(default_factory=dict)
-
-    def add(self, ref: Ref, right: bool) -> sp.Symbol:
-        if ref not in self.symbol:
-            s = sp.Symbol(f"z{len(self.refs)}", real=True)
-            self.refs[s], self.symbol[ref] = ref, s
-            if right:
-                self.right.add(s)
-        return self.symbol[ref]
-
-    def scalar(self, value: Value) -> sp.Symbol:
-        for s, v in self.scalars.items():
-            if v == value:
-                return s
-        s = sp.Symbol(f"k{len(self.scalars)}", real=True)
-        self.scalars[s] = value
-        return s
 
 
 Monomial = tuple[sp.Expr, ...]
@@ -143,8 +133,6 @@ class Expectations:
 
     @staticmethod
     def _constant(scope: Scope, expr: sp.Expr) -> Value:
-        from netsor.compilers.derive.rules import scalar_function
-
         names = sorted(cast("set[sp.Symbol]", expr.free_symbols), key=lambda s: s.name)
         return scalar_function(expr, names, [scope.scalars[s] for s in names])
 
@@ -236,12 +224,14 @@ class Expectations:
                 for c, n in node.terms:
                     child = cast(AnyNode, n)
                     body += self._open(scope, c * child.symbol, (child,), ref, right)
-            case Indexed() if isinstance(node.line, ir.Rename):
-                from netsor.compilers.derive.indexing import renamed
-
-                body = scope.add(renamed(self.rules.q, ref), right)
+            case Indexed():
+                if not isinstance(node.line, ir.Rename):
+                    raise _not_gaussian(node)
+                body = scope.add(indexing.renamed(self.rules.q, ref), right)
+            case One() | Atom() | DataNode() | Product() | Reduced():
+                raise _not_gaussian(node)
             case _:
-                raise unsupported(f"a nonlinear function of {node.name}, which is not Gaussian", node)
+                assert_never(node)
         return cast(sp.Expr, expr.xreplace({s: body}))
 
     # ------------------------------------------------------------ Gaussian components
@@ -366,6 +356,10 @@ class Expectations:
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def _not_gaussian(node: AnyNode) -> UnsupportedError:
+    return unsupported(f"a nonlinear function of {node.name}, which is not Gaussian", node)
 
 
 def _minus(second: Value, m1: Value, m2: Value) -> Value:

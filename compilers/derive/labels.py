@@ -37,7 +37,7 @@ def of_expression(expr: sp.Expr) -> str:
     return re.sub(r"\W+", "_", str(expr).replace("'", "_prime")).strip("_")
 
 
-def of_index_form(line: ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename, of: str) -> str:
+def of_index_form(line: ir.IndexForm, of: str) -> str:
     match line:
         case ir.Window():
             return f"{of}_window"

@@ -10,6 +10,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.depth import deep_recursion
+from netsor.compilers.derive.arrays import array_terms, tangent_terms
 from netsor.compilers.derive.inline import inline
 from netsor.compilers.derive.labels import is_named
 from netsor.compilers.derive.nodes import Normal, normal_form
@@ -21,13 +22,12 @@ from netsor.compilers.derive.values import (
     Access,
     Copy,
     Entry,
-    ExpectJ,
     Fn,
     Num,
-    Radial,
     Sym,
     Value,
     add,
+    by_quadrature,
     mul,
     size_value,
     walk,
@@ -81,7 +81,7 @@ class Recursion:
         """Does an expectation amplify the rounding of float32 near |ρ| = 1, so that all is taken in float64?"""
         values = [cast(Value, e.value) for e in self.used]
         values += [r.value for r in (*self.results.values(), *self.terms.values())]
-        return any(isinstance(v, Radial | ExpectJ) for value in values for v in walk(value))
+        return any(by_quadrature(v) for value in values for v in walk(value))
 
     def __repr__(self) -> str:
         asked = ", ".join([*map(one_line, self.results), *(["terms"] if self.terms else [])])
@@ -271,9 +271,9 @@ class Derivation:
 
         An output with axes is several functions, and D·C is of one: it takes the tangent kernels too.
         """
-        from netsor.compilers.derive.arrays import array_terms, tangent_terms
-
-        return array_terms(self) if self.program.gradients and not output_axes(self.program) else tangent_terms(self)
+        by_array = self.program.gradients and not output_axes(self.program)
+        found = array_terms(self) if by_array else tangent_terms(self)
+        return {name: Result(name, value, dims) for name, (value, dims) in found.items()}
 
     # ------------------------------------------------------------ named vectors and scalars
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, assert_never, cast
 
 import sympy as sp
 
@@ -20,15 +20,26 @@ from netsor.compilers.derive.nodes import AnyNode, Normal
 from netsor.compilers.derive.terms import NONE, Deltas, Term, Terms, collect, structure, swap
 from netsor.compilers.derive.values import (
     Access,
+    Add,
     Const,
     Constant,
     Copy,
     Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    FeatureDim,
+    Fn,
     Given,
+    Gram,
+    Ind,
     Mul,
     Num,
+    Radial,
     Renaming,
     SizeValue,
+    Soft,
+    Sum,
     Sym,
     Value,
     rewrite,
@@ -288,8 +299,12 @@ def is_simple(value: Value) -> bool:
             return all(isinstance(i, Sym | Const) for i in value.idx) and _distinct(value.idx)
         case Mul():
             return len(value.args) == 2 and isinstance(value.args[0], Num) and is_simple(value.args[1])
-        case _:
+        case (
+            FeatureDim() | Gram() | Add() | Sum() | Ind() | Fn() | Soft() | Expect1() | Expect2() | ExpectJ() | Radial()
+        ):
             return False
+        case _:
+            assert_never(value)
 
 
 def _distinct(idx: Iterable[Any]) -> bool:

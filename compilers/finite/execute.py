@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 import torch
 
@@ -105,10 +106,17 @@ class Run:
                 if line.out in scope.values:
                     return scope.read(line.out)
                 return constant(line, self.binding, {"dtype": self.like.dtype, "device": self.like.device})
-            case ir.Shift() if line.axis.name in scope.fixed():
-                return scope.earlier(line) or self._zero(line.out)
-            case _:
+            case ir.Shift():
+                if line.axis.name in scope.fixed():
+                    return scope.earlier(line) or self._zero(line.out)
                 return evaluate(line, scope.read, axes, self.binding)
+            case (
+                ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow() | ir.At()
+                | ir.Place() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ):  # fmt: skip
+                return evaluate(line, scope.read, axes, self.binding)
+            case _:
+                assert_never(line)
 
     def _zero(self, var: ir.Var) -> Value:
         shape = (1,) if var.rows is None else (1, self.binding.dimension(var.rows))

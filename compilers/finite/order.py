@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import networkx as nx
 
 from netsor import ir
-from netsor.dsl import inputs_of
 from netsor.errors import ProgramError
+from netsor.facts import inputs_of
 
 
 @dataclass(frozen=True)

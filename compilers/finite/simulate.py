@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from netsor.backprop import with_backward
 from netsor.compilers.finite import arrays as random_arrays
 from netsor.compilers.finite import kernels
 from netsor.compilers.finite.inputs import Group, bind, check_device
@@ -18,6 +19,7 @@ from netsor.compilers.finite.order import Step, steps
 from netsor.compilers.finite.result import Simulation
 from netsor.compilers.finite.store import Store
 from netsor.errors import InputError
+from netsor.facts import trained
 
 WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 Method = Literal["backward", "autograd"]
@@ -128,11 +130,7 @@ def _outputs(networks: Sequence[Network], results: Sequence[Any], name: str) -> 
 
 def _with_backward(p: Any) -> Any:
     """The program with its backward lines, which are added when it states no gradients."""
-    if p.gradients or not p.outputs or not any(getattr(line, "trainable", False) for line in p.lines):
-        return p
-    from netsor.backprop import backprop
-
-    return backprop(p)
+    return with_backward(p) if trained(p.lines) else p
 
 
 def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit: float) -> None:

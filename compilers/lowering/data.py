@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from netsor import ir
 from netsor.compilers.derive.nodes import unsupported
 from netsor.compilers.torch_functions import torch_source
+from netsor.sizes import fold
 
 
 class DataArrays:
@@ -38,10 +39,15 @@ class DataArrays:
             case ir.Reduce():
                 op = {"sum": "sum", "mean": "mean", "max": "amax"}[line.op]
                 return f"{self._name(line.of)}.{op}({self._dim(line.of, line.axis)})"
-            case ir.Window() if line.outside != "drop":
+            case ir.Window():
                 return self._window(line)
-            case _:
+            case (
+                ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul()
+                | ir.Moment() | ir.Unwindow() | ir.Place() | ir.Shift() | ir.Softmax()
+            ):  # fmt: skip
                 raise unsupported(f"the data line {line.out.name}")
+            case _:
+                assert_never(line)
 
     @staticmethod
     def _dim(var: ir.Var, axis: ir.Axis) -> int:
@@ -68,6 +74,8 @@ class DataArrays:
 
     def _window(self, line: ir.Window) -> str:
         """[n, positions, taps, feature] by gathering along every axis of the window."""
+        if line.outside == "drop":
+            raise unsupported(f"the data line {line.out.name}")
         rest = [a for a in line.of.axes if a not in line.axes]
         dims = [self._dim(line.of, a) for a in line.axes]
         sizes = ", ".join(_size(line.out.size(a)) for a in line.axes)
@@ -90,10 +98,4 @@ def _arranged(text: str, lead: int, have: Sequence[ir.Axis], want: Sequence[ir.A
 
 
 def _size(size: ir.Size) -> str:
-    match size:
-        case int():
-            return str(size)
-        case ir.SizeOf():
-            return f'data.size["{size.axis}"]'
-        case ir.Strided():
-            return f"-(({size.minus} - {_size(size.of)}) // {size.stride})"
+    return fold(size, str, 'data.size["{}"]'.format, "-(({1} - {0}) // {2})".format)

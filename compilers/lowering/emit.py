@@ -50,6 +50,7 @@ from netsor.compilers.derive.values import (
 from netsor.compilers.lowering.functions import Functions, number
 from netsor.compilers.torch_functions import torch_source
 from netsor.functions import Head
+from netsor.sizes import fold
 
 Z = sp.Symbol("z", real=True)
 
@@ -93,17 +94,8 @@ class Emitter:
         return "data" if self.space == "input" else {1: "a.data", 2: "b.data"}.get(cast(int, copy), "a.data")
 
     def size(self, size: ir.Size, copy: Copy) -> str:
-        match size:
-            case int():
-                return str(size)
-            case ir.SizeOf():
-                return f'{"shorter" if copy == "m" else f"{self.data(copy)}.size"}["{size.axis}"]'
-            case ir.Strided():
-                inner = self.size(size.of, copy)
-                minus = f" - {size.minus}" if size.minus > 0 else f" + {-size.minus}" if size.minus else ""
-                return f"-(-({inner}{minus}) // {size.stride})"
-            case _:
-                assert_never(size)
+        table = "shorter" if copy == "m" else f"{self.data(copy)}.size"
+        return fold(size, str, lambda axis: f'{table}["{axis}"]', _strided)
 
     def _whole(self, size: ir.Size, copy: Copy) -> str:
         """The size of an axis whose positions wrap, which is that of both inputs when both are indexed at once."""
@@ -113,16 +105,34 @@ class Emitter:
 
     # ------------------------------------------------------------ values
 
-    def emit(self, v: Value, order: Sequence[Sym]) -> str:
+    def emit(self, v: Value, order: Sequence[Sym]) -> str:  # noqa: C901
         match v:
             case Num() | SizeValue() | FeatureDim():
                 return self._plain(v)
-            case Add() | Mul() | Sum() | Fn() | Soft():
-                return self._compound(v, order)
-            case Access() | Given() | Constant() | Gram() | Ind():
-                return self._array(v, order)
-            case Expect1() | Expect2() | ExpectJ():
-                return self._expectation(v, order)
+            case Add():
+                return self._sum(v, order)
+            case Mul():
+                return self._product(v, order)
+            case Sum():
+                return self._reduce(v, order)
+            case Fn():
+                return self._function(v, order)
+            case Soft():
+                return self._softmax(v, order)
+            case Access():
+                return self._access(v, order)
+            case Given() | Constant():
+                return self._given(v, order)
+            case Gram():
+                return self._gram(v, order)
+            case Ind():
+                return self._indicator(v, order)
+            case Expect1():
+                return self._one(v, order)
+            case Expect2():
+                return self._two(v, order)
+            case ExpectJ():
+                return self._joint(v, order)
             case Radial():
                 return self._radial(v, order)
             case _:
@@ -136,30 +146,8 @@ class Emitter:
                 return self.size(v.size, v.copy)
             case FeatureDim():
                 return f"{self.data(1)}.{v.var.name}.shape[-1]"
-
-    def _compound(self, v: Add | Mul | Sum | Fn | Soft, order: Sequence[Sym]) -> str:
-        match v:
-            case Add():
-                return self._sum(v, order)
-            case Mul():
-                return self._product(v, order)
-            case Sum():
-                return self._reduce(v, order)
-            case Fn():
-                return self._function(v, order)
-            case Soft():
-                return self._softmax(v, order)
-
-    def _array(self, v: Access | Given | Constant | Gram | Ind, order: Sequence[Sym]) -> str:
-        match v:
-            case Access():
-                return self._access(v, order)
-            case Given() | Constant():
-                return self._given(v, order)
-            case Gram():
-                return self._gram(v, order)
-            case Ind():
-                return self._indicator(v, order)
+            case _:
+                assert_never(v)
 
     def _sum(self, v: Add, order: Sequence[Sym]) -> str:
         return self._one_pass(v, order) if self.space == "pair" else self._added(v, order)
@@ -216,8 +204,15 @@ class Emitter:
                 return self._is_tensor(v.body)
             case Mul():
                 return any(self._is_tensor(a) for a in v.args)
+            case Expect2():
+                return True
+            case (
+                Num() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Ind() | Fn() | Soft()
+                | Expect1() | ExpectJ() | Radial()
+            ):  # fmt: skip
+                return False
             case _:
-                return isinstance(v, Expect2)
+                assert_never(v)
 
     def _tight(self, a: Value, order: Sequence[Sym]) -> str:
         text = self.emit(a, order)
@@ -275,8 +270,10 @@ class Emitter:
                 return str(i.value) if i.value >= 0 else f"{self.size(i.size, i.copy)} - {-i.value}"
             case Off():
                 return f"{self.loops[i.t]} - {i.by}" if i.by > 0 else f"{self.loops[i.t]} + {-i.by}"
-            case _:
+            case Win() | Inv():
                 raise AssertionError("windows do not stand inside a recurrence")
+            case _:
+                assert_never(i)
 
     def _read(
         self, base: str, leads: list[str], dims: Sequence[Sym], idx: Sequence[Index], order: Sequence[Sym], copy: Copy
@@ -338,8 +335,10 @@ class Emitter:
                 return self.loops.get(i, ":")
             case Const():
                 return str(i.value)
+            case Win() | Inv() | Off():
+                raise AssertionError("only symbols and constants are read by a view")
             case _:
-                raise AssertionError
+                assert_never(i)
 
     def _align(self, body: str, leads: int, found: list[Sym], kept: list[Sym]) -> str:
         wanted = [s for s in kept if s in found]
@@ -525,20 +524,14 @@ class Emitter:
         mask = "" if v.mask is None else f", {self.emit(v.mask, order)}"
         return f"rt.softmax({self.emit(v.value, order)}, {dim}, {self.size(v.sym.size, v.sym.copy)}{mask})"
 
-    def _expectation(self, v: Expect1 | Expect2 | ExpectJ, order: Sequence[Sym]) -> str:
-        match v:
-            case Expect1():
-                return self._one(v, order)
-            case Expect2():
-                parts = [self.emit(x, order) for x in (v.k11, v.k22, v.k12)]
-                parts += self._means((v.m1, v.m2), order)
-                if _is_one_variable(v):
-                    parts.append("same=True")
-                if v in self.sloped:
-                    parts.append("slope=True")
-                return f"rt.E2({self.functions.name(v.f)}, {self.functions.name(v.g)}, {', '.join(parts)})"
-            case ExpectJ():
-                return self._joint(v, order)
+    def _two(self, v: Expect2, order: Sequence[Sym]) -> str:
+        parts = [self.emit(x, order) for x in (v.k11, v.k22, v.k12)]
+        parts += self._means((v.m1, v.m2), order)
+        if _is_one_variable(v):
+            parts.append("same=True")
+        if v in self.sloped:
+            parts.append("slope=True")
+        return f"rt.E2({self.functions.name(v.f)}, {self.functions.name(v.g)}, {', '.join(parts)})"
 
     def _radial(self, v: Radial, order: Sequence[Sym]) -> str:
         """Matrices over the batches stand in the last dimensions; the result's are moved into place."""
@@ -593,6 +586,11 @@ class Emitter:
         params = "".join(f", {self.emit(c, order)}" for c in v.params)
         kinks = _joint_kinks(v.f)
         return f"rt.joint(lambda {args}: {body}, ({cov},), ({means},), {kinks!r}{params})"
+
+
+def _strided(inner: str, minus: int, stride: int) -> str:
+    shift = f" - {minus}" if minus > 0 else f" + {-minus}" if minus else ""
+    return f"-(-({inner}{shift}) // {stride})"
 
 
 def _plus(text: str, part: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import networkx as nx
 
-from netsor import ir
+from netsor import facts, ir
 from netsor.compilers.derive.recursion import Recursion, Result, entries_in
 from netsor.compilers.derive.values import (
     Access,
@@ -429,14 +429,9 @@ def _condition(users: Sequence[str]) -> str:
 def _inputs(program: Any) -> dict[str, tuple[str, tuple[tuple[str, int | None], ...]]]:
     """What the module asks for: data and per-sample scalars, with the names and fixed sizes of their axes."""
     found: dict[str, tuple[str, tuple[tuple[str, int | None], ...]]] = {}
-    for line in program.lines:
-        kind = (
-            "data" if isinstance(line, ir.Data)
-            else "scalar" if isinstance(line, ir.InputScalar) and line.per_sample else None
-        )  # fmt: skip
-        if kind:
-            axes = tuple((d.axis.name, d.size if isinstance(d.size, int) else None) for d in line.out.dims)
-            found[line.out.name] = (kind, axes)
+    for line in facts.given(program.lines):
+        axes = tuple((d.axis.name, d.size if isinstance(d.size, int) else None) for d in line.out.dims)
+        found[line.out.name] = ("data" if isinstance(line, ir.Data) else "scalar", axes)
     return found
 
 

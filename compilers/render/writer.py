@@ -40,6 +40,7 @@ from netsor.compilers.derive.values import (
     walk,
 )
 from netsor.compilers.render.symbols import Names
+from netsor.sizes import fold
 
 LONGEST_NUMBER = 20
 
@@ -85,7 +86,7 @@ class Writer(ABC):
 
     # ------------------------------------------------------------ values
 
-    def write(self, v: Value) -> str:
+    def write(self, v: Value) -> str:  # noqa: C901
         match v:
             case Add():
                 return self._sum(v.args)
@@ -100,23 +101,15 @@ class Writer(ABC):
             case Radial():
                 return self._radial(v)
             case Soft():
-                mask = None if v.mask is None else self.write(v.mask)
-                return self.softmax(self.names[v.sym], self.write(v.value), mask)
-            case _:
-                return self._leaf(v)
-
-    def _leaf(self, v: Value) -> str:
-        match v:
+                return self._softmax(v)
             case Num():
                 return self.number(v.value)
             case Access():
                 return self.entry(v.entry, v.copy) + self.indexed(v.idx)
             case Given():
                 return self.array(v.var.name, v.copy) + self.indexed(v.idx)
-            case Constant() if v.array == "position":
-                return self.index(v.idx[0])
             case Constant():
-                return self.variable(v.name) + self.indexed(v.idx)
+                return self.index(v.idx[0]) if v.array == "position" else self.variable(v.name) + self.indexed(v.idx)
             case Gram():
                 return self._gram(v)
             case SizeValue():
@@ -126,7 +119,11 @@ class Writer(ABC):
             case Ind():
                 return self._indicator(v)
             case _:
-                raise AssertionError(v)
+                assert_never(v)
+
+    def _softmax(self, v: Soft) -> str:
+        mask = None if v.mask is None else self.write(v.mask)
+        return self.softmax(self.names[v.sym], self.write(v.value), mask)
 
     def _sum(self, args: Sequence[Value]) -> str:
         text = ""
@@ -146,17 +143,26 @@ class Writer(ABC):
     def factor(self, v: Value) -> str:
         """A value that stands inside a product."""
         text = self.write(v)
+        return self.parentheses(text) if self._is_loose(v, text) else text
+
+    def _is_loose(self, v: Value, text: str) -> bool:
+        """Does a factor's text need parentheses?"""
         match v:
             case Num():
-                loose = not v.value.is_Rational and v.value.is_Add
+                return bool(v.value.is_Add and not v.value.is_Rational)
+            case Add():
+                return True
             case Sum():
-                loose = False
+                return False
             case Fn():
-                loose = self.loose(v.expr, text)
+                return self.loose(v.expr, text) or text.startswith("-")
+            case (
+                Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Mul() | Ind() | Soft()
+                | Expect1() | Expect2() | ExpectJ() | Radial()
+            ):  # fmt: skip
+                return text.startswith("-")
             case _:
-                loose = isinstance(v, Add)
-        loose = loose or (text.startswith("-") and not isinstance(v, Num | Sum))
-        return self.parentheses(text) if loose else text
+                assert_never(v)
 
     def _gram(self, v: Gram) -> str:
         left = self.array(v.array[0].name, 1 if v.copy1 == "s" else v.copy1, barred=True) + self.indexed(v.idx1)
@@ -232,18 +238,12 @@ class Writer(ABC):
         return moved if i.stride == 1 else f"({moved})/{i.stride}"
 
     def size(self, size: ir.Size, copy: Copy) -> str:
-        match size:
-            case int():
-                return str(size)
-            case ir.SizeOf():
-                return self.axis_size(size.axis, copy)
-            case ir.Strided():
-                inner = self.size(size.of, copy)
-                if size.minus:
-                    inner += f" {'-' if size.minus > 0 else '+'} {abs(size.minus)}"
-                return inner if size.stride == 1 else self.ceiling(inner, size.stride)
-            case _:
-                assert_never(size)
+        return fold(size, str, lambda axis: self.axis_size(axis, copy), self._positions)
+
+    def _positions(self, inner: str, minus: int, stride: int) -> str:
+        if minus:
+            inner += f" {'-' if minus > 0 else '+'} {abs(minus)}"
+        return inner if stride == 1 else self.ceiling(inner, stride)
 
     # ------------------------------------------------------------ notation
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.backprop import with_backward
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram
@@ -19,6 +20,7 @@ from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.estimate import Estimate, Quantities, estimate
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import InputError
+from netsor.facts import ratio
 
 SCALAR, VECTOR, TERM = "scalar.", "vector.", "terms."
 SIDES = ("first: ", "second: ")  # kernels of one batch alone, which errors are relative to
@@ -53,15 +55,6 @@ def batches(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list
     if second and first[0].features != second[0].features:
         raise InputError("the two batches have different numbers of features", code="NT602")
     return first, second
-
-
-def with_backward(p: Any) -> Any:
-    """The program with the backward lines of its first output."""
-    if p.gradients or not p.outputs:
-        return p
-    from netsor.backprop import backprop
-
-    return backprop(p)
 
 
 def floating(*batches: Any) -> torch.dtype:
@@ -167,12 +160,8 @@ def scaled(p: ir.ProgramLike, factors: dict[str, Factors]) -> dict[str, Factors]
     for name, f in factors.items():
         var = by_name[name]
         whole = var.kind == "A" or var in stated  # a readout without a gradient line holds ∂f/∂v itself
-        result[name] = replace(f, scale=f.scale * ratio(var.rows) / ratio(n_out)) if whole else f
+        result[name] = replace(f, scale=f.scale * float(ratio(var.rows)) / float(ratio(n_out))) if whole else f
     return result
-
-
-def ratio(width: ir.Dimension | None) -> float:
-    return float(width.ratio) if isinstance(width, ir.Width) else 1.0
 
 
 def output_shape(network: Any, p: ir.ProgramLike) -> tuple[int, ...]:

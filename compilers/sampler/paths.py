@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.compilers.finite.arrays import correlated_blocks, covariance, root
+from netsor.compilers.finite.arrays import covariance, root
 from netsor.compilers.finite.execute import Run, Scope, Values
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.network import Network, Result
@@ -26,6 +27,7 @@ from netsor.compilers.sampler.linear import LATENT, Latents, Linear, linear_part
 from netsor.compilers.sampler.matrices import Direction, Element
 from netsor.compilers.sampler.normals import Normals
 from netsor.errors import UnsupportedError
+from netsor.facts import covariance_blocks
 
 
 class Limit(Network):
@@ -137,7 +139,7 @@ def input_vectors(p: ir.ProgramLike, binding: Binding, normals: Normals, latents
     Readouts that the backward lines are linear in are `[1, *axes, γ, 1]`, the coefficients of γ.
     """
     found: Values = {}
-    for block in correlated_blocks(p):
+    for block in covariance_blocks(p.lines):
         counts = [math.prod(binding.shape(line.out)) for line in block]
         joint = torch.cat([torch.cat([covariance(a, b, binding) for b in block], 1) for a in block], 0)
         factor = root(joint, [line.out.name for line in block])
@@ -204,8 +206,13 @@ class _PathRun(Run):
                 return Value(ids.data ^ 1, ids.axes)
             case ir.MatMul():
                 return self._matmul(scope.read(line.matrix), scope.read(line.vector), axes)
-            case _:
+            case (
+                ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Nonlin() | ir.Moment() | ir.Window()
+                | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ):  # fmt: skip
                 return super().compute(line, scope, axes)
+            case _:
+                assert_never(line)
 
     def _matmul(self, matrix: Value, vector: Value, axes: Sequence[str]) -> Value:
         own, rest = matrix.axes, [a for a in axes if a not in matrix.axes]

@@ -18,8 +18,9 @@ from netsor.check.clauses import BPLike, Given, Violation, clause3, collapsed_si
 from netsor.check.collapse import Collapse
 from netsor.check.finite import blocks as covariance_blocks
 from netsor.check.flips import dependence, flips
-from netsor.check.flow import Use, uses
+from netsor.check.flow import uses
 from netsor.check.witness import Runs
+from netsor.facts import Use
 
 MOST_BLOCKS = 12
 

@@ -10,11 +10,11 @@ import sympy as sp
 from netsor import ir
 from netsor.check import gf2
 from netsor.check.collapse import Collapse
-from netsor.check.finite import covariance
 from netsor.check.flips import dependence, flips
-from netsor.check.flow import Use, matrices, uses
+from netsor.check.flow import uses
 from netsor.check.parity import Signature, bit, refined, substitute
 from netsor.check.witness import Runs, Witness
+from netsor.facts import Use, covariance, input_vectors, matrices
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class BPLike:
 
 def clause3(lines: Sequence[ir.Line], chosen: Collection[ir.Var]) -> Iterator[Violation]:
     """Members with a nonzero mean, and members correlated with an input outside the set."""
-    vectors = [x for x in lines if isinstance(x, ir.InputVector)]
-    table = covariance(vectors)
+    vectors = input_vectors(lines)
     place = {line.out: i for i, line in enumerate(lines)}
     names = tuple(v for v in place if v in chosen)
     for line in vectors:
@@ -55,7 +54,7 @@ def clause3(lines: Sequence[ir.Line], chosen: Collection[ir.Var]) -> Iterator[Vi
         if line.mean != 0 and line.multiplier != 0:
             yield Violation(3, place[line.out], names, f"{line.out} has mean {line.mean}, not zero")
         for other in vectors:
-            c = table.get((line.out, other.out), 0.0)
+            c = float(covariance(line, other))
             if c != 0 and other.out not in chosen:
                 yield Violation(3, place[line.out], names, f"{line.out} has covariance {c:g} with {other.out}")
 
@@ -145,7 +144,7 @@ def explain(lines: Sequence[ir.Line], v: Violation) -> str:
         return f"clause {v.clause} is undecided"
     names = ", ".join(x.name for x in v.readouts)
     matrix, transposed = matrices(lines)[line.matrix]
-    use = f"{line.out} := {matrix}{'.T' if transposed else ''} @ {line.vector}"
+    use = f"{line.out} := {matrix.out}{'.T' if transposed else ''} @ {line.vector}"
     proof = f": {v.witness}" if v.witness else " (undecided: neither proven nor refuted)"
     z = described(lines, line.vector)
     if v.clause == 2:

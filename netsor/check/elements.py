@@ -7,6 +7,7 @@ tells them apart, the search is made on the unrolled program: True there is True
 from __future__ import annotations
 
 import dataclasses
+from typing import assert_never
 
 from netsor import ir
 from netsor.check.bplike import bp_like
@@ -42,4 +43,18 @@ def by_elements(p: Program, found: BPLike) -> BPLike:
 def _told_apart(p: Program) -> bool:
     """Some element of a family of input vectors is taken out along one of the family's axes."""
     families = {a for line in p.lines if isinstance(line, ir.InputVector) for a in line.out.axes}
-    return any(isinstance(line, ir.At | ir.Place) and line.axis in families for line in p.lines)
+    return any(axis in families for line in p.lines for axis in _singled_out(line))
+
+
+def _singled_out(line: ir.Line) -> tuple[ir.Axis, ...]:
+    """The axes whose elements a line does not treat alike."""
+    match line:
+        case ir.At() | ir.Place():
+            return (line.axis,)
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
+            | ir.Moment() | ir.Window() | ir.Unwindow() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return ()
+        case _:
+            assert_never(line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import assert_never
 
 import sympy as sp
 
@@ -16,7 +17,7 @@ from netsor import ir
 from netsor.check import gf2
 from netsor.check.flow import fixpoint
 from netsor.check.parity import ZERO, Signature, bit, refined, signature, signature_of
-from netsor.dsl import inputs_of
+from netsor.facts import inputs_of
 
 Blocks = Mapping[ir.Var, int]  # input vector or embedding matrix -> bit of its block
 
@@ -93,11 +94,18 @@ def _line(line: ir.Line, found: Mapping[ir.Var, Signature], blocks: Blocks, rule
             return _coordinatewise(line, found, rule)
         case ir.Softmax():
             return _softmax(line, found)
-        case ir.Reduce() if line.op == "max":
-            inner = found[line.of]
-            return inner if inner.zero else Signature(0, gf2.extend(inner.equations, (inner.form,)))
+        case ir.Reduce():
+            return _largest(found[line.of]) if line.op == "max" else found.get(line.of, ZERO)
+        case ir.Shift():
+            return found.get(line.of, ZERO)  # the state before a scan's first element is zero
+        case ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Rename():
+            return found.get(line.of, ZERO)  # linear in one argument
         case _:
-            return found.get(line.of, ZERO)  # linear in one argument; the state before a scan's first element is zero
+            assert_never(line)
+
+
+def _largest(of: Signature) -> Signature:
+    return of if of.zero else Signature(0, gf2.extend(of.equations, (of.form,)))
 
 
 def _times(a: Signature, b: Signature) -> Signature:

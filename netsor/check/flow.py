@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from netsor import ir
-from netsor.dsl import inputs_of
-
-
-@dataclass(frozen=True)
-class Use:
-    """A MatMul by an input matrix W, applied as W or as Wᵀ."""
-
-    index: int
-    line: ir.MatMul
-    matrix: ir.Var
-    transposed: bool
+from netsor.facts import Use, inputs_of
+from netsor.facts import uses as all_uses
 
 
 def spans(lines: Sequence[ir.Line]) -> list[tuple[int, int]]:
@@ -57,26 +47,9 @@ def _reads_itself(line: ir.Line) -> bool:
     return line.out in inputs_of(line)
 
 
-def matrices(lines: Sequence[ir.Line]) -> dict[ir.Var, tuple[ir.Var, bool]]:
-    """Each A-var as (input matrix, transposed?); (Wᵀ)ᵀ is W."""
-    found: dict[ir.Var, tuple[ir.Var, bool]] = {}
-    for line in lines:
-        if isinstance(line, ir.InputMatrix):
-            found[line.out] = (line.out, False)
-        elif isinstance(line, ir.Trsp) and line.of in found:
-            matrix, transposed = found[line.of]
-            found[line.out] = (matrix, not transposed)
-    return found
-
-
 def uses(lines: Sequence[ir.Line]) -> Iterator[Use]:
     """The MatMuls between widths, in program order (embeddings of data are not among them)."""
-    known = matrices(lines)
-    for i, line in enumerate(lines):
-        if isinstance(line, ir.MatMul) and line.matrix in known:
-            matrix, transposed = known[line.matrix]
-            if not isinstance(matrix.cols, ir.Feature):
-                yield Use(i, line, matrix, transposed)
+    return (use for use in all_uses(lines) if not isinstance(use.matrix.cols, ir.Feature))
 
 
 def used_both_ways(lines: Sequence[ir.Line]) -> tuple[ir.Var, ...]:

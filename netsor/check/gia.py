@@ -22,10 +22,11 @@ from netsor.check.collapse import Collapse
 from netsor.check.evaluate import Array, NoValue
 from netsor.check.finite import execute, natural
 from netsor.check.flips import dependence
-from netsor.check.flow import Use, used_both_ways, uses
+from netsor.check.flow import used_both_ways, uses
 from netsor.check.scalars import data_sizes
 from netsor.check.shapes import Sizes, aligned
 from netsor.check.witness import Runs
+from netsor.facts import Use
 
 Verdict = tuple[bool | None, str]
 

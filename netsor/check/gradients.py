@@ -14,10 +14,10 @@ import numpy as np
 from netsor import ir
 from netsor.check.evaluate import Array, NoValue
 from netsor.check.finite import execute, generic
-from netsor.check.flow import matrices
 from netsor.check.shapes import aligned, fitting
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, NetsorError
+from netsor.facts import trained, trained_uses
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,8 @@ def _compare(p: Program, lines: Sequence[ir.Line], wanted: Statements) -> Readin
 
 def _trained(lines: Sequence[ir.Line], v: ir.Var) -> bool:
     """Is v the product of a trained matrix, or a trained vector?"""
-    known = matrices(lines)
-    arrays = {line.out: line for line in lines if isinstance(line, ir.InputMatrix | ir.InputVector)}
-    for line in lines:
-        if line.out is v and isinstance(line, ir.MatMul):
-            source = arrays.get(known[line.matrix][0])
-            return source is not None and source.trainable
-    made = arrays.get(v)
-    return made is not None and made.trainable
+    products = {use.line.out for of in trained_uses(lines).values() for use in of}
+    return v in products or any(line.out is v for line in trained(lines))
 
 
 def _missing(p: Program, v: ir.Var) -> Diagnostic:

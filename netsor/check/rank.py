@@ -17,10 +17,10 @@ import numpy as np
 from netsor import ir
 from netsor.check.evaluate import Array, NoValue
 from netsor.check.finite import Values, execute, natural
-from netsor.check.flow import Use, fixpoint, uses
+from netsor.check.flow import fixpoint, uses
 from netsor.check.scalars import data_sizes, known_data
 from netsor.check.shapes import Sizes
-from netsor.dsl import inputs_of
+from netsor.facts import Use, inputs_of
 
 _WIDTHS = (64, 1024)
 _SEEDS = 5

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netsor import ir
-from netsor.check.report import VERDICTS, Report
 from netsor.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from netsor.check.report import Report
 
 _WORDS = {True: "yes", False: "no", None: "undecided"}
 
@@ -32,9 +34,10 @@ def _full(reports: Sequence[Report]) -> str:
 
 def _full_report(r: Report) -> str:
     parts = [_full_diagnostic(r, d) for d in r.diagnostics]
-    width = max(map(len, VERDICTS))
-    words = {name: _WORDS[r.verdict[name]].ljust(9) for name in VERDICTS}
-    rows = [f"  {name.ljust(width)}  {words[name]}  {r.reasons.get(name, '')}" for name in VERDICTS]
+    verdict = r.verdict
+    width = max(map(len, verdict))
+    words = {name: _WORDS[value].ljust(9) for name, value in verdict.items()}
+    rows = [f"  {name.ljust(width)}  {word}  {r.reasons.get(name, '')}" for name, word in words.items()]
     head = f"{r.program.name}: {len(r.program.lines)} lines"
     parts.append("\n".join([head, *(row.rstrip() for row in rows)]))
     if r.theorem:

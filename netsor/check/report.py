@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from netsor import ir
+from netsor.check.render import render
 from netsor.check.widths import Cdc
 from netsor.errors import Diagnostic, Location
 
@@ -52,8 +53,6 @@ class Report:
         return next((line.loc.file for line in self.program.lines if line.loc is not None), None)
 
     def __str__(self) -> str:
-        from netsor.check.render import render
-
         return render([self], "full")
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import sympy as sp
@@ -22,7 +22,7 @@ from netsor.check.finite import execute, is_constant, natural
 from netsor.check.flow import fixpoint
 from netsor.check.intervals import INF, Bound
 from netsor.check.shapes import Sizes, fitting
-from netsor.dsl import inputs_of
+from netsor.facts import inputs_of
 
 _NEAR = 1e-6  # how far a neighbourhood of a limit reaches, relatively; any positive number would do
 
@@ -76,14 +76,17 @@ def _range(line: ir.Line, found: Mapping[ir.Var, Bound]) -> Bound:
             return _of_expression(line.expr, tuple(pair for pair in table.items() if pair[1] != _ANY))
         case ir.Softmax():
             return Bound(0.0, 1.0)
-        case ir.Reduce() if line.op == "sum":
-            return _summed(found.get(line.of, _ANY), line.of.size(line.axis))
-        case ir.Reduce() | ir.At() | ir.Rename():
+        case ir.Reduce():
+            of = found.get(line.of, _ANY)
+            return _summed(of, line.of.size(line.axis)) if line.op == "sum" else of
+        case ir.At() | ir.Rename():
             return found.get(line.of, _ANY)
-        case ir.MatMul() | ir.InputVector() | ir.Data() | ir.Unwindow():
+        case ir.InputMatrix() | ir.InputVector() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Unwindow():
             return _ANY
+        case ir.Window() | ir.Place() | ir.Shift():
+            return _with_zero(found.get(line.of, _ANY))
         case _:
-            return _with_zero([found.get(v, _ANY) for v in inputs_of(line)])
+            assert_never(line)
 
 
 _ANY = Bound()
@@ -125,9 +128,9 @@ def _given(line: ir.InputScalar) -> Bound:
     return Bound(min(b.low for b in around), max(b.high for b in around))
 
 
-def _with_zero(parts: Sequence[Bound]) -> Bound:
+def _with_zero(of: Bound) -> Bound:
     """Windows, places and shifts read zeros outside."""
-    return Bound(min([0.0, *(p.low for p in parts)]), max([0.0, *(p.high for p in parts)]))
+    return Bound(min(0.0, of.low), max(0.0, of.high))
 
 
 # ---------------------------------------------------------------- limits

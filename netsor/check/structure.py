@@ -8,14 +8,15 @@ of variables of the program; covariances of input vectors are stated once and fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 import numpy as np
 
 from netsor import ir
-from netsor.check.finite import blocks, covariance
+from netsor.check.finite import blocks, covariances
 from netsor.check.flow import spans
-from netsor.dsl import inputs_of
 from netsor.errors import Diagnostic, Location
+from netsor.facts import input_vectors, inputs_of
 
 CLAUSE = "Definition A.1"
 
@@ -134,25 +135,32 @@ def _breaks(line: ir.Line, shift: ir.Shift) -> str | None:
     """Why a line may not be on the cycle of a scan, or None."""
     name = shift.axis.name
     match line:
-        case ir.Window() | ir.Unwindow() if shift.axis in line.axes:
-            return f"reads a window of {line.of} over {name}"
-        case ir.Reduce() | ir.Softmax() if line.axis == shift.axis:
-            return f"reads all of {line.of} over {name}"
-        case ir.At() | ir.Place() if line.axis == shift.axis:
-            return f"reads {line.of} at a fixed step of {name}"
-        case ir.Rename() if any(shift.axis in pair for pair in line.axes):
-            return f"renames the axis {name} of {line.of}"
-        case ir.Shift() if line.axis == shift.axis and line.by * shift.by < 0:
-            return f"shifts {line.of} the other way along {name}"
-        case _:
+        case ir.Window() | ir.Unwindow():
+            problem, meets = f"reads a window of {line.of} over {name}", shift.axis in line.axes
+        case ir.Reduce() | ir.Softmax():
+            problem, meets = f"reads all of {line.of} over {name}", line.axis == shift.axis
+        case ir.At() | ir.Place():
+            problem, meets = f"reads {line.of} at a fixed step of {name}", line.axis == shift.axis
+        case ir.Rename():
+            problem, meets = f"renames the axis {name} of {line.of}", any(shift.axis in pair for pair in line.axes)
+        case ir.Shift():
+            back = line.axis == shift.axis and line.by * shift.by < 0
+            problem, meets = f"shifts {line.of} the other way along {name}", back
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
+            | ir.Moment()
+        ):  # fmt: skip
             return None
+        case _:
+            assert_never(line)
+    return problem if meets else None
 
 
 # ---------------------------------------------------------------- covariances
 
 
 def _covariances(lines: Sequence[ir.Line]) -> Iterator[tuple[int, Diagnostic]]:
-    vectors = [x for x in lines if isinstance(x, ir.InputVector)]
+    vectors = input_vectors(lines)
     place = {line.out: i for i, line in enumerate(lines)}
     inputs = {x.out for x in vectors}
     stated: dict[frozenset[ir.Var], float] = {}
@@ -176,9 +184,8 @@ def _indefinite(
 ) -> Iterator[tuple[int, Diagnostic]]:
     if not all(other in inputs for line in vectors for other, _ in line.cov):
         return
-    table = covariance(vectors)
     for block in blocks(vectors) if any(line.cov for line in vectors) else []:
-        matrix = np.array([[float(a.var) if a is b else table.get((a.out, b.out), 0.0) for b in block] for a in block])
+        matrix = covariances(block)
         if np.linalg.eigvalsh(matrix).min() < -1e-9 * np.abs(matrix).max():
             names = ", ".join(line.out.name for line in block)
             last = block[-1]

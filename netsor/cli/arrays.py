@@ -11,6 +11,7 @@ import numpy as np
 
 from netsor import ir
 from netsor.cli.problems import UsageError
+from netsor.facts import given
 
 
 def read(path: str, p: ir.ProgramLike) -> Any:
@@ -48,11 +49,7 @@ def _numbers(path: str, name: str, array: Any) -> Any:
 
 def input_names(p: ir.ProgramLike) -> list[str]:
     """The names under which a program takes arrays."""
-    return [
-        line.out.name
-        for line in p.lines
-        if isinstance(line, ir.Data) or (isinstance(line, ir.InputScalar) and line.per_sample)
-    ]
+    return [line.out.name for line in given(p.lines)]
 
 
 def write(path: str, arrays: Mapping[str, Any]) -> None:

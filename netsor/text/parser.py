@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from netsor import functions, ir
-from netsor.dsl import Program, axis_dim, inputs_of
+from netsor.dsl import Program
+from netsor.facts import axis_dim, inputs_of
 from netsor.text import syntax as sx
 from netsor.text.coordinatewise import SYMPY, references
 from netsor.text.grammar import parse_statement

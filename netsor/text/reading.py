@@ -8,7 +8,7 @@ from typing import Any, assert_never
 import sympy as sp
 
 from netsor import ir
-from netsor.dsl import axis_dim
+from netsor.facts import axis_dim
 from netsor.text import syntax as sx
 from netsor.text.coordinatewise import Evaluator, is_pi
 from netsor.text.indices import Around, Earlier, Whole, Windows, apply_indices, axis_token, read_index

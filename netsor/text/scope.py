@@ -7,8 +7,8 @@ import difflib
 from collections.abc import Callable, Iterable
 
 from netsor import functions, ir
-from netsor.dsl import axis_dim
 from netsor.errors import Location, ParseError, ProgramError
+from netsor.facts import axis_dim
 from netsor.functions import Function
 from netsor.text import syntax as sx
 from netsor.text.infer import inferred
