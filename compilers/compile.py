@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import linecache
 import types
 from collections.abc import Mapping
@@ -22,10 +21,12 @@ from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.inputs import Inputs, as_inputs
 from netsor.compilers.joint import sampling
+from netsor.compilers.lowering.checked import execute
 from netsor.compilers.lowering.module import Source, generate
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import CheckError, Diagnostic, InputError, UnsupportedError
+from netsor.names import shown
 
 DEFAULT = ("nngp", "ntk")
 
@@ -233,11 +234,10 @@ def cached_module(program: Any, get: tuple[str, ...]) -> Any:
 
 def load(source: Source, name: str) -> Any:
     """The module of a generated source; tracebacks show its lines."""
+    name = shown(name)
     module: Any = types.ModuleType(f"netsor_{name}")
-    file = f"<netsor {name} {len(linecache.cache)}>"
-    linecache.cache[file] = (len(source.text), None, source.text.splitlines(keepends=True), file)
     module.__dict__.update(source.numeric)
-    exec(builtins.compile(source.text, file, "exec"), module.__dict__)  # text of our own printer
+    execute(source.text, f"<netsor {name} {len(linecache.cache)}>", module.__dict__)
     module.SOURCE, module.NUMERIC = source.text, source.numeric
     return module
 

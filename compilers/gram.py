@@ -181,10 +181,7 @@ def _result(a: Any, out: dict[str, Any], get: frozenset[str]) -> KernelResult:
             setattr(result, key, value)
         else:
             result.vectors[key] = value
-    for key in get:
-        single = getattr(a, f"result_{key}", None)
-        if single is not None:
-            result.vectors[key] = single
+    result.vectors |= {key: a.results[key] for key in get if key in a.results}
     return result
 
 

@@ -7,25 +7,26 @@ from typing import Any
 
 from netsor import ir
 from netsor.compilers.derive.nodes import unsupported
+from netsor.compilers.lowering.identifiers import Numeric
 from netsor.compilers.torch_functions import torch_source
 
 
 class DataArrays:
     """The statements that make the arrays of coordinatewise functions of data; index forms are views and gathers."""
 
-    def __init__(self, program: Any, numeric: dict[str, Any]) -> None:
+    def __init__(self, program: Any, numeric: Numeric) -> None:
         self.line = {x.out: x for x in program.lines}
         self.numeric = numeric
         self.statements: dict[ir.Var, str] = {}
 
     def need(self, var: ir.Var) -> None:
-        """Make sure that `data.<name>` exists for a variable."""
+        """Make sure that `data[name]` exists for a variable."""
         if var not in self.statements and not isinstance(self.line[var], ir.Data):
-            self.statements[var] = f'data.put("{var.name}", {self._source(self.line[var])})'
+            self.statements[var] = f"data.put({var.name!r}, {self._source(self.line[var])})"
 
     def _name(self, var: ir.Var) -> str:
         self.need(var)
-        return f"data.{var.name}"
+        return f"data[{var.name!r}]"
 
     def _source(self, line: ir.Line) -> str:
         match line:
@@ -63,7 +64,7 @@ class DataArrays:
         return repr(float(line.limit))
 
     def _aligned(self, var: ir.Var, axes: Sequence[ir.Axis], features: bool) -> str:
-        name = self._name(var) if features else f"data.{var.name}"
+        name = self._name(var) if features else f"data[{var.name!r}]"
         return _arranged(name, 1, var.axes, axes, features)
 
     def _window(self, line: ir.Window) -> str:
@@ -94,6 +95,6 @@ def _size(size: ir.Size) -> str:
         case int():
             return str(size)
         case ir.SizeOf():
-            return f'data.size["{size.axis}"]'
+            return f"data.size[{size.axis!r}]"
         case ir.Strided():
             return f"-(({size.minus} - {_size(size.of)}) // {size.stride})"

@@ -83,6 +83,18 @@ class Emitter:
 
     # ------------------------------------------------------------ names
 
+    def name(self, entry: Entry) -> str:
+        """The identifier of an entry."""
+        return self.functions.identifiers.of(("entry", entry.name), entry.name)
+
+    def part(self, entry: Entry, part: str) -> str:
+        """The identifier of what belongs to an entry: its function of positions `at`, its values on a wavefront `w`."""
+        return self.functions.identifiers.of((part, entry.name), f"{self.name(entry)}_{part}")
+
+    def _entry(self, v: Access) -> str:
+        """An entry as a text reads it, of the input that the copy means."""
+        return self.name(v.entry) if v.entry.space == "pair" else f"{self.owner(v.copy)}{self.name(v.entry)}"
+
     def owner(self, copy: Copy) -> str:
         """The quantities of the input that a copy means."""
         if self.space == "input":
@@ -97,7 +109,7 @@ class Emitter:
             case int():
                 return str(size)
             case ir.SizeOf():
-                return f'{"shorter" if copy == "m" else f"{self.data(copy)}.size"}["{size.axis}"]'
+                return f"{'shorter' if copy == 'm' else f'{self.data(copy)}.size'}[{size.axis!r}]"
             case ir.Strided():
                 inner = self.size(size.of, copy)
                 minus = f" - {size.minus}" if size.minus > 0 else f" + {-size.minus}" if size.minus else ""
@@ -135,7 +147,7 @@ class Emitter:
             case SizeValue():
                 return self.size(v.size, v.copy)
             case FeatureDim():
-                return f"{self.data(1)}.{v.var.name}.shape[-1]"
+                return f"{self.data(1)}[{v.var.name!r}].shape[-1]"
 
     def _compound(self, v: Add | Mul | Sum | Fn | Soft, order: Sequence[Sym]) -> str:
         match v:
@@ -232,7 +244,7 @@ class Emitter:
         if v.entry in self.tables:
             return self._call(v, order)
         own = v.entry.space
-        base = f"{self.owner(v.copy)}{v.entry.name}" if own != "pair" else v.entry.name
+        base = self._entry(v)
         return self._read(base, self._leads(own, v.copy), v.entry.dims, v.idx, order, v.copy)
 
     def _leads(self, space: str, copy: Copy) -> list[str]:
@@ -247,7 +259,7 @@ class Emitter:
         positions = self.tables[v.entry]
         args = ", ".join(self._integer(v.idx[p]) for p in positions)
         rest = [(d, i) for p, (d, i) in enumerate(zip(v.entry.dims, v.idx, strict=True)) if p not in positions]
-        base = f"{v.entry.name}_at({args})"
+        base = f"{self.part(v.entry, 'at')}({args})"
         if not rest:
             return self._bare(base, self.leads, order)
         return self._read(base, [":"] * self.leads, [d for d, _ in rest], [i for _, i in rest], order, v.copy)
@@ -258,9 +270,9 @@ class Emitter:
         moved = [v.idx[p] for p in positions]
         rest = [cast(Sym, i) for p, i in enumerate(v.idx) if p not in positions]
         if all(isinstance(i, Sym) for i in moved):
-            body = f"{v.entry.name}_w"
+            body = self.part(v.entry, "w")
         else:
-            body = f"{v.entry.name}.at({', '.join(self._integer(i) for i in moved)})"
+            body = f"{self.name(v.entry)}.at({', '.join(self._integer(i) for i in moved)})"
         return self._align(body, self.leads, [cast(Sym, self.wave), *rest], self.kept(order))
 
     def _bare(self, base: str, leads: int, order: Sequence[Sym]) -> str:
@@ -403,7 +415,7 @@ class Emitter:
             base, leads, copy = f"{self.data(0)}.constant({v.array!r})", [], cast(Copy, 0)
             sizes: list[Sym] = [cast(Sym, i) for i in v.idx]
         else:
-            base, copy = f"{self.data(v.copy)}.{v.var.name}", v.copy
+            base, copy = f"{self.data(v.copy)}[{v.var.name!r}]", v.copy
             leads = self._leads("input", v.copy)
             sizes = [Sym(0, d.size, copy if not isinstance(d.size, int) else 0, d.axis.name) for d in v.var.dims]
         if all(isinstance(i, Sym | Const) for i in v.idx):
@@ -428,7 +440,7 @@ class Emitter:
 
     def _rows(self, var: ir.Var, copy: Copy, idx: Sequence[Index]) -> str:
         """An array of one copy, its axes at the sizes of the symbols that they run with."""
-        text = f"{self.data(copy)}.{var.name}"
+        text = f"{self.data(copy)}[{var.name!r}]"
         other = [
             f"({k}, {self.size(i.size, i.copy)})" for k, i in enumerate(cast("tuple[Sym, ...]", idx), self.leads)
             if self.space == "pair" and not isinstance(i.size, int) and i.copy in (1, 2, "m") and i.copy != copy
@@ -460,7 +472,7 @@ class Emitter:
         if len(set([*outs, *plain])) != len(body.idx) or not all(s in kept for s in (*outs, *plain)):
             return None
         own = body.entry.space
-        base = f"{self.owner(body.copy)}{body.entry.name}" if own != "pair" else body.entry.name
+        base = self._entry(body)
         leads = self._leads(own, body.copy)
         specs = []
         for p, i in enumerate(body.idx):

@@ -11,8 +11,11 @@ from typing import Any, cast
 import sympy as sp
 import torch
 
+from netsor.compilers.lowering.checked import execute
+from netsor.compilers.lowering.identifiers import Identifiers, Numeric, comment
 from netsor.compilers.torch_functions import torch_source
 from netsor.functions import Head, exact, expression_kinks, write_out
+from netsor.names import shown
 
 Z = sp.Symbol("z", real=True)
 
@@ -34,8 +37,9 @@ class Functions:
     def __init__(self) -> None:
         self.names: dict[sp.Expr, str] = {}
         self.lines: list[str] = []
-        self.numeric: dict[str, Any] = {}
-        self._taken: set[str] = set()
+        self.identifiers = Identifiers()
+        self.numeric = Numeric(self.identifiers)
+        self._phis = 0
 
     def name(self, f: sp.Expr) -> str:
         """The module-level name of f(z)."""
@@ -46,7 +50,7 @@ class Functions:
             if source is None:
                 self._define(name, f)
             else:
-                self.lines.append(f"{name} = {source}  # {f}")
+                self.lines.append(f"{name} = {source}{comment(str(f))}")
         return self.names[f]
 
     def _derivative(self, f: sp.Expr) -> str | None:
@@ -64,28 +68,25 @@ class Functions:
             return False
 
     def _fresh(self, f: sp.Expr) -> str:
-        stem = "phi"
         if isinstance(f, Head) and f.args == (Z,):
             stem = f.spec.name.replace("'", "_prime").split("[")[0]
-            stem = "".join(c for c in stem if c.isalnum() or c == "_") + ("_fn" if f.spec.numeric else "")
-        name, k = stem, 2
-        if stem == "phi":
-            name = "phi_1"
-        while name in self._taken:
-            name, k = f"{stem}_{k}", k + 1
-        self._taken.add(name)
-        return name
+            stem += "_fn" if f.spec.numeric else ""
+        else:
+            self._phis += 1
+            stem = f"phi_{self._phis}"
+        return self.identifiers.of(("function", f), stem)
 
     def _define(self, name: str, f: sp.Expr) -> None:
         body = torch_source(f, {Z: "z"}, self.numeric)
         kinks = tuple(sorted(expression_kinks(f, Z)))
-        self.lines += [f"def {name}_values(z):  # {f}", f"    return {body}"]
+        values, prime = (self.identifiers.of((part, f), f"{name}_{part}") for part in ("values", "slope"))
+        self.lines += [f"def {values}(z):{comment(str(f))}", f"    return {body}"]
         slope = self._slope(f)
         derivative = ""
         if slope is not None:
-            self.lines += [f"def {name}_slope(z):", f"    return {slope}"]
-            derivative = f", derivative={name}_slope"
-        self.lines.append(f"{name} = rt.function({name}_values{derivative}, kinks={kinks!r}, name={str(f)!r})")
+            self.lines += [f"def {prime}(z):", f"    return {slope}"]
+            derivative = f", derivative={prime}"
+        self.lines.append(f"{name} = rt.function({values}{derivative}, kinks={kinks!r}, name={str(f)!r})")
 
     def _slope(self, f: sp.Expr) -> str | None:
         try:
@@ -219,6 +220,6 @@ def as_fn(f: Any) -> Any:
 
     functions = Functions()
     name = functions.name(f.sym(Z))
-    scope: dict[str, Any] = {"rt": runtime, "torch": torch, **functions.numeric}
-    exec("\n".join(functions.lines), scope)  # text of our own printer
+    scope: dict[str, Any] = {"rt": runtime, "torch": torch, **functions.numeric.found}
+    execute("\n".join(functions.lines), f"<netsor {shown(f.name)}>", scope)
     return scope[name]
