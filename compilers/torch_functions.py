@@ -192,9 +192,9 @@ class _Printer:
         spec = e.spec
         if spec.numeric:
             return self._numeric(e)
-        parameter = re.search(r"\[([^\],]+)\]", spec.name)
-        template = HEADS.get(spec.name if parameter is None else spec.name.replace(parameter[0], "[]"))
-        if template is None or spec.user:
+        parameter = re.search(r"\[([^\],]+)\]", spec.known)
+        template = HEADS.get(spec.known if parameter is None else spec.known.replace(parameter[0], "[]"))
+        if template is None:
             return self.text(spec.definition(*e.args))
         c = "" if parameter is None else self.tight(sp.Rational(parameter[1]), _ATOM)
         return template.format(self.inside(e.args[0]), c=c), _ATOM

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import sympy as sp
 
+from netsor.names import checked
+
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
 Parity = Literal["odd", "even"] | None
 FLIPPED: dict[Parity, Parity] = {"odd": "even", "even": "odd", None: None}  # of the derivative
@@ -116,6 +118,14 @@ class Function:
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def known(self) -> str:
+        """The name by which tables list built-in functions; "" for the user's own and their derivatives."""
+        root = self
+        while root.origin is not None:
+            root = root.origin
+        return "" if root.user else self.name
 
     @property
     def numeric(self) -> bool:
@@ -381,7 +391,7 @@ def function(
     if not kinks and any(h.spec.kinks for h in body.atoms(Head)):
         kinks = expression_kinks(body, symbols[0]) if count == 1 else ()
     return Function(
-        name, lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))), arity=count, parity=parity,
+        checked(name, "a function"), lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))), arity=count, parity=parity,
         growth=growth, kinks=kinks, user=True,
     )  # fmt: skip
 
@@ -396,6 +406,7 @@ def numeric(
     kinks: tuple[float, ...] = (),
 ) -> Function:
     """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse."""
+    checked(name, "a function")
     if isinstance(derivative, Function) or derivative is None:
         prime = derivative
     else:
@@ -413,7 +424,7 @@ def numeric(
 def write_out(expr: sp.Expr, keep: frozenset[str] = frozenset()) -> sp.Expr:
     """Every head replaced by its definition, down to sympy's own functions and the heads named in `keep`."""
     while True:
-        heads = {h for h in expr.atoms(Head) if h.spec.name not in keep and not h.spec.numeric}
+        heads = {h for h in expr.atoms(Head) if h.spec.known not in keep and not h.spec.numeric}
         if not heads:
             return expr
         expr = expr.xreplace({h: h.spec.definition(*h.args) for h in heads})

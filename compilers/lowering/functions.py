@@ -141,9 +141,9 @@ def _relu_power(factors: list[sp.Expr]) -> int | None:
         base, exponent = f.as_base_exp()
         if not (isinstance(base, Head) and base.args == (Z,) and exponent.is_Integer and exponent > 0):
             return None
-        if base.spec.name == "relu":
+        if base.spec.known == "relu":
             total += int(exponent)
-        elif base.spec.name != "step":
+        elif base.spec.known != "step":
             return None
     return total
 
@@ -166,7 +166,7 @@ def _atom(f: sp.Expr) -> str | None:
 
 
 def _head(f: Head) -> str | None:
-    name = f.spec.name
+    name = f.spec.known
     affine = _affine(f.args[0])
     key, value = name, ""
     if "[" in name:

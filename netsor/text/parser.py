@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from netsor import functions, ir
 from netsor.dsl import Program, axis_dim, inputs_of
+from netsor.names import problem
 from netsor.text import syntax as sx
 from netsor.text.coordinatewise import SYMPY, references
 from netsor.text.grammar import parse_statement
@@ -82,11 +83,15 @@ class _Builder:
         if token.type != "STRING":
             return name_of(token)
         try:
-            return str(json.loads(token.text))
+            name = str(json.loads(token.text))
         except ValueError:
             raise self.scope.parse_error(
                 token, "NT001", "not a name in quotes", 'quotes inside are written \\"'
             ) from None
+        why = problem(name, quoted=True)
+        if why is not None:
+            raise self.scope.parse_error(token, "NT001", f"{name!r} is not a name: {why}")
+        return name
 
     def _widths(self, _: Token, s: sx.Widths) -> None:
         reader = Reader(self.scope)
