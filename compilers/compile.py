@@ -91,7 +91,7 @@ class Kernel:
         """Inputs per side of a block, looked up once for all calls with inputs of these sizes."""
         key = (get, tuple(one.size.items()), one.dtype.itemsize)
         if key not in self._sides:
-            self._sides[key] = costs.tile(self._recursion(get), one.size | {"feature": 1}, one.dtype.itemsize)
+            self._sides[key] = costs.tile(self._recursion(get), {"feature": 1} | one.size, one.dtype.itemsize)
         return self._sides[key]
 
     def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
@@ -136,7 +136,7 @@ class Kernel:
 
     def _tile(self, get: tuple[str, ...], one: Inputs, two: Inputs | None, budget: int) -> int:
         recursion = self._recursion(get)
-        sizes = one.size | {"feature": 1}
+        sizes = {"feature": 1} | one.size
         peak, _, _ = costs.per_pair(recursion, sizes)
         item = costs.bytes_each(recursion, one.dtype.itemsize)
         n, m = one.samples, one.samples if two is None else two.samples

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+TERM = "terms\n"  # no name begins like this
+
 
 @dataclass
 class KernelResult:
@@ -54,6 +56,12 @@ def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:
 
 
 def flat(out: dict[str, Any]) -> dict[str, Any]:
-    """The kernels of a block by name, the terms as "terms.…"."""
+    """The kernels of a block by name, the terms by TERM and the array's name."""
     plain = {k: v for k, v in out.items() if k != "terms"}
-    return plain | {f"terms.{k}": v for k, v in out.get("terms", {}).items()}
+    return plain | {TERM + k: v for k, v in (out.get("terms") or {}).items()}
+
+
+def nested(out: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `flat`."""
+    terms = {k.removeprefix(TERM): v for k, v in out.items() if k.startswith(TERM)}
+    return {k: v for k, v in out.items() if not k.startswith(TERM)} | ({"terms": terms} if terms else {})

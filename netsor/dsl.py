@@ -16,11 +16,10 @@ from netsor import ir
 from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
 from netsor.functions import Function, exact
-from netsor.names import checked
+from netsor.names import KERNELS, checked
 from netsor.readings import Readings
 
 AxisLike = str | ir.Axis
-KERNELS = frozenset({"nngp", "ntk", "terms"})  # what `get` of a compiled kernel calls the network's own
 DimLike = str | ir.Axis | ir.Dim
 
 
@@ -464,24 +463,26 @@ class Program:
         gradients: Iterable[ir.Gradient] = (), returned: Iterable[ir.Returns] = (),
         functions: Mapping[str, Function] | None = None,
     ) -> Program:  # fmt: skip
-        """A program from its lines, unchecked: `ns.check` says what is wrong with it."""
+        """A program from its lines, unchecked but for its names: `ns.check` says what is wrong with it."""
         p = cls(name)
-        p._widths = {w.name: w for w in widths}
+        p._widths = {checked(w.name, "a width"): w for w in widths}
         p._functions = dict(functions or {})
         for line in lines:
             p._adopt(line)
         p._outputs, p._gradients, p._returned = list(outputs), list(gradients), list(returned)
+        for labelled in (*p._outputs, *p._returned):
+            checked(labelled.name, "a result", quoted=True)
         return p
 
     def _adopt(self, line: ir.Line) -> None:
         out = line.out
         for dim in out.dims:
-            self._axes.setdefault(dim.axis.name, dim.axis)
+            self._axes.setdefault(checked(dim.axis.name, "an axis"), dim.axis)
         for key in ("tap", "axis"):
             axis = getattr(line, key, None)
             if axis is not None:
-                self._axes.setdefault(axis.name, axis)
-        self._names[out.name] = out
+                self._axes.setdefault(checked(axis.name, "an axis"), axis)
+        self._names[checked(out.name, "a variable")] = out
         symbol = sp.Symbol(f"v{len(self._symbols):06d}", real=True)
         self._symbols[out], self._vars[symbol] = symbol, out
         self._lines.append(line)

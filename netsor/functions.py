@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import sympy as sp
 
-from netsor.names import checked
+from netsor.names import checked, tex
 
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
 Parity = Literal["odd", "even"] | None
@@ -106,7 +106,7 @@ class Function:
         self.kinks = kinks
         self.jumps = jumps
         self.evaluate = evaluate
-        self.latex = latex or rf"\mathrm{{{name.replace('_', chr(92) + '_')}}}"
+        self.latex = latex or rf"\mathrm{{{tex(name)}}}"
         self.torch = torch
         self.user = user  # made by ns.function or ns.numeric: a listing must define it
         self._definition = definition

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from netsor.errors import ProgramError, caller_location
+
+KERNELS = frozenset({"nngp", "ntk", "terms"})  # what `get` calls a network's own kernels
 
 
 def problem(name: Any, quoted: bool = False) -> str | None:
@@ -34,3 +37,22 @@ def checked(name: Any, what: str, quoted: bool = False) -> str:
 def shown(text: str) -> str:
     """Any text in one line: characters that do not print are written as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+_TEX = {
+    "\\": r"\backslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\hat{\ }", "~": r"\sim{}", " ": r"\ ", "<": "{<}", ">": "{>}", '"': "''", "`": "{`}",
+}  # fmt: skip
+
+
+def tex(text: str) -> str:
+    """Any text inside \\mathrm; a < never opens a tag where the formula stands in Markdown or HTML."""
+    return "".join(_TEX.get(c, c) for c in shown(text))
+
+
+def code_span(text: str) -> str:
+    """Any text as code in a line of Markdown."""
+    line = shown(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    space = " " if "`" in line else ""
+    return f"{fence}{space}{line}{space}{fence}"

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 METHODS = frozenset({
-    "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "nngp", "ntk", "permute", "put", "select",
-    "shape", "size", "sum", "view",
+    "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "nngp", "ntk", "permute", "put",
+    "select", "shape", "size", "sum", "view",
 })  # fmt: skip
 """Attributes of tensors and of the runtime's objects that the printers write."""
 TORCH = frozenset({
@@ -35,8 +35,8 @@ MODULES = frozenset({"math", "torch", "rt"})
 NODES = (
     ast.Module, ast.Expression, ast.Import, ast.ImportFrom, ast.alias, ast.Expr, ast.Assign, ast.Delete, ast.For,
     ast.If, ast.FunctionDef, ast.Return, ast.arguments, ast.arg, ast.Lambda, ast.Call, ast.keyword, ast.Attribute,
-    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.Compare,
-    ast.expr_context, ast.operator, ast.unaryop, ast.cmpop,
+    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp,
+    ast.Compare, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
 
 

@@ -10,9 +10,11 @@ from netsor.compilers.derive.labels import is_named
 from netsor.compilers.derive.recursion import Recursion, Result
 from netsor.compilers.derive.values import Access, Entry, Num, Value, walk
 from netsor.compilers.render.symbols import Names, blocks, taps
-from netsor.compilers.render.tex import Latex, Numbered, escaped, name_latex
+from netsor.compilers.render.tex import Latex, Numbered, name_latex
 from netsor.compilers.render.text import Text
 from netsor.compilers.render.writer import Writer
+from netsor.names import code_span
+from netsor.names import shown as one_line
 from netsor.text.notation import taps_text
 
 SPACES = ("const", "input", "pair")
@@ -44,10 +46,11 @@ class Page:
 
 
 Notation = Callable[[Names, bool], Writer]
+Naming = Callable[[str], str]
 
 
-def page(r: Recursion, notation: Notation, result_name: Callable[[str], str], taps_of: Callable[[str], str]) -> Page:
-    """Every equation written in one notation."""
+def page(r: Recursion, notation: Notation, result_name: Naming, term_name: Naming, taps_of: Naming) -> Page:
+    """Every equation written in one notation; `taps_of` writes the offsets of a window."""
     sections = []
     for space in SPACES:
         found = tuple(
@@ -57,11 +60,11 @@ def page(r: Recursion, notation: Notation, result_name: Callable[[str], str], ta
         if found:
             sections.append((space, found))
     results = tuple(_result(x, result_name(x.name), notation, taps_of) for x in r.results.values())
-    terms = tuple(_result(x, result_name(f"ntk of {x.name}"), notation, taps_of) for x in r.terms.values())
+    terms = tuple(_result(x, term_name(x.name), notation, taps_of) for x in r.terms.values())
     return Page(tuple(sections), results, terms)
 
 
-def _entry(e: Entry, recurrent: bool, notation: Notation, taps_of: Callable[[str], str]) -> Equation:
+def _entry(e: Entry, recurrent: bool, notation: Notation, taps_of: Naming) -> Equation:
     value = cast(Value, e.value)
     writer = notation(Names(e.dims, value), e.space == "pair")
     own = {"const": 0, "input": "s", "pair": "m"}[e.space]
@@ -70,16 +73,16 @@ def _entry(e: Entry, recurrent: bool, notation: Notation, taps_of: Callable[[str
     return Equation(left, writer.write(value), _where(value, writer, taps_of), recurrent)
 
 
-def _result(r: Result, name: str, notation: Notation, taps_of: Callable[[str], str]) -> Equation:
+def _result(r: Result, name: str, notation: Notation, taps_of: Naming) -> Equation:
     pair = r.kind != "scalar" or any(isinstance(v, Access) and v.entry.space == "pair" for v in walk(r.value))
     writer = notation(Names(r.dims, r.value), pair)
     value = r.value if r.value is not None else Num(0)
     return Equation(name + writer.indexed(r.dims), writer.write(value), _where(value, writer, taps_of))
 
 
-def _where(value: Value, writer: Writer, taps_of: Callable[[str], str]) -> str:
+def _where(value: Value, writer: Writer, taps_of: Naming) -> str:
     found = taps(value)
-    return ", ".join(taps_of(f"{writer.symbol(tap)} in {taps_text(offsets)}") for tap, offsets in found.items())
+    return ", ".join(writer.symbol(tap) + taps_of(f" in {taps_text(offsets)}") for tap, offsets in found.items())
 
 
 # ---------------------------------------------------------------- plain text
@@ -87,8 +90,8 @@ def _where(value: Value, writer: Writer, taps_of: Callable[[str], str]) -> str:
 
 def text(r: Recursion) -> str:
     """The recursion in plain text."""
-    shown = page(r, Text, str, str)
-    lines = [f"recursion of {r.program.name}", "", *LEGEND.splitlines()]
+    shown = page(r, Text, str, lambda name: f"ntk of {name}", str)
+    lines = [f"recursion of {one_line(r.program.name)}", "", *LEGEND.splitlines()]
     for space, equations in shown.sections:
         lines += ["", f"{TITLES[space]}:", *_rows(equations)]
     lines += ["", "results:", *_rows(shown.results)]
@@ -114,16 +117,18 @@ def _latex_page(r: Recursion) -> Page:
     def notation(names: Names, pair: bool) -> Writer:
         return Latex(names, pair, numbered, lines)
 
-    return page(r, notation, _result_latex, lambda t: rf"\text{{{escaped(t)}}}")
+    return page(r, notation, _result_latex, lambda t: rf"\Theta_{{{name_latex(t)}}}", _offsets_latex)
 
 
 def _result_latex(name: str) -> str:
     known = {"nngp": r"\Sigma", "ntk": r"\Theta"}
     if name in known:
         return known[name]
-    if name.startswith("ntk of "):
-        return rf"\Theta_{{{name_latex(name.removeprefix('ntk of '))}}}"
     return rf"C^{{{name_latex(name)}}}"
+
+
+def _offsets_latex(text: str) -> str:
+    return rf"\text{{{text.replace('{', chr(92) + '{').replace('}', chr(92) + '}')}}}"
 
 
 def _numbered(entries: Sequence[Entry]) -> Numbered:
@@ -138,7 +143,7 @@ def _numbered(entries: Sequence[Entry]) -> Numbered:
 
 def latex(r: Recursion) -> str:
     """The recursion as LaTeX `align*` environments, one for each section."""
-    out = [f"% The recursion of {r.program.name}: \\Sigma is the NNGP kernel, \\Theta the NTK."]
+    out = [f"% The recursion of {one_line(r.program.name)}: \\Sigma is the NNGP kernel, \\Theta the NTK."]
     for title, equations in _latex_sections(r):
         out += ["", f"% {title}", r"\begin{align*}", _aligned(equations), r"\end{align*}"]
     return "\n".join(out) + "\n"
@@ -146,7 +151,7 @@ def latex(r: Recursion) -> str:
 
 def markdown(r: Recursion) -> str:
     """The recursion as Markdown with displayed formulas."""
-    out = [f"# Recursion of `{r.program.name}`", "", "```text", str(r.program).rstrip(), "```"]
+    out = [f"# Recursion of {code_span(r.program.name)}", "", "```text", str(r.program).rstrip(), "```"]
     for title, equations in _latex_sections(r):
         formulas = ["$$", r"\begin{aligned}", _aligned(equations), r"\end{aligned}", "$$"]
         out += ["", f"## {title[0].upper()}{title[1:]}", "", *formulas]

@@ -13,19 +13,16 @@ from netsor.compilers.derive.nodes import Fun, Lin, One
 from netsor.compilers.derive.values import Copy, Entry, Sym, Value
 from netsor.compilers.render.symbols import PRIME, Names
 from netsor.compilers.render.writer import Writer, number_text
+from netsor.names import tex
 
 Numbered = dict[Entry, int]
-
-
-def escaped(name: str) -> str:
-    return name.replace("_", r"\_")
 
 
 def name_latex(name: str) -> str:
     r"""A program's name: h1 as h^{1}, W1a as \mathrm{W1a}, a trailing bar kept apart."""
     match = re.fullmatch(r"([A-Za-z]+)(\d*)", name)
     if match is None:
-        return rf"\mathrm{{{escaped(name)}}}"
+        return rf"\mathrm{{{tex(name)}}}"
     letters, digits = match.groups()
     stem = letters if len(letters) == 1 else rf"\mathrm{{{letters}}}"
     return f"{stem}^{{{digits}}}" if digits else stem
@@ -36,7 +33,7 @@ def symbol_latex(name: str) -> str:
     stem, prime, number = name.partition(PRIME)
     match = re.fullmatch(r"([A-Za-z]+)_?(\d*)", stem)
     letters, digits = match.groups() if match else (stem, "")
-    text = letters if len(letters) == 1 else rf"\mathrm{{{escaped(letters)}}}"
+    text = letters if re.fullmatch(r"\w", letters) else rf"\mathrm{{{tex(letters)}}}"
     digits = digits + number
     return text + (f"_{{{digits}}}" if digits else "") + ("'" if prime else "")
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from netsor import functions, ir
 from netsor.dsl import Program, axis_dim, inputs_of
-from netsor.names import problem
+from netsor.names import KERNELS, problem
 from netsor.text import syntax as sx
 from netsor.text.coordinatewise import SYMPY, references
 from netsor.text.grammar import parse_statement
@@ -222,6 +222,10 @@ class _Builder:
 
     def _returns(self, token: Token, s: sx.Returns) -> None:
         value = Reader(self.scope).operand(s.value)
+        if self._label(s.label) in KERNELS:
+            raise self.scope.program_error(
+                s.label, "NT104", f"{s.label.text} is the name of a kernel", "a returned scalar has a name of its own"
+            )
         self.returned.append(ir.Returns(self._label(s.label), value, self.scope.source.at(s.label)))
 
     # ------------------------------------------------------------ late widths
