@@ -383,6 +383,7 @@ def function(
 
     Parity of a function of one argument is found by substitution; growth by the checker.
     """
+    checked(name, "a function")
     count = arity if arity is not None else definition.__code__.co_argcount
     symbols = _symbols(count)
     body = exact(definition(*symbols))
@@ -391,7 +392,7 @@ def function(
     if not kinks and any(h.spec.kinks for h in body.atoms(Head)):
         kinks = expression_kinks(body, symbols[0]) if count == 1 else ()
     return Function(
-        checked(name, "a function"), lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))), arity=count, parity=parity,
+        name, lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))), arity=count, parity=parity,
         growth=growth, kinks=kinks, user=True,
     )  # fmt: skip
 

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 METHODS = frozenset({
-    "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "nngp", "ntk", "permute", "put",
-    "select", "shape", "size", "sum", "view",
+    "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "nngp", "ntk", "permute",
+    "put", "select", "shape", "size", "sum", "view",
 })  # fmt: skip
 """Attributes of tensors and of the runtime's objects that the printers write."""
 TORCH = frozenset({
@@ -100,6 +100,8 @@ def _is_allowed(node: ast.AST, known: set[str], attributes: set[str | None] | fr
             return node.id in known and _is_plain(node.id) and (node.id not in MODULES or _is_read(node))
         case ast.arg() | ast.keyword():
             return node.arg is not None and _is_plain(node.arg) and node.arg not in MODULES
+        case ast.arguments():
+            return not (node.posonlyargs or node.kwonlyargs or node.vararg or node.kwarg)
         case ast.FunctionDef():
             return _is_plain(node.name) and node.name not in MODULES and all(map(_is_table, node.decorator_list))
         case ast.Attribute():

@@ -49,10 +49,12 @@ def _candidates(stem: str) -> Any:
 
 
 def identifier(text: str) -> str:
-    """The text as Python reads an identifier (NFKC), underscores for what it cannot hold and no two in front."""
+    """The text as Python reads an identifier (NFKC), an underscore for what it cannot hold, one at most in front."""
     plain = unicodedata.normalize("NFKC", text)
     stem = "".join(c if ("a" + c).isidentifier() else "_" for c in plain)
     stem = re.sub(r"^_+", "_", unicodedata.normalize("NFKC", stem))
+    if not stem.strip("_"):
+        return "_0"
     return stem if stem.isidentifier() else f"_{stem}"
 
 
