@@ -470,8 +470,8 @@ class Program:
         for line in lines:
             p._adopt(line)
         p._outputs, p._gradients, p._returned = list(outputs), list(gradients), list(returned)
-        for labelled in (*p._outputs, *p._returned):
-            checked(labelled.name, "a result", quoted=True)
+        for name in (*(o.name for o in p._outputs), *(r.name for r in p._returned)):
+            checked(name, "a result", quoted=True)
         return p
 
     def _adopt(self, line: ir.Line) -> None:

@@ -209,7 +209,8 @@ def test_backward_lines_and_layers_may_be_named_after_any_width_and_axis() -> No
     p = ns.Program("p")
     n, t = p.width("my width"), p.axis("my axis", 3)
     x = p.data("x", axes=(t,))
-    y = ns.layers.attention(*(p.let(q, p.matrix(f"{q} matrix", n, x) @ x) for q in ("q", "k", "v")), t, causal=True)
+    query, key, value = (p.let(name, p.matrix(f"{name} matrix", n, x) @ x) for name in ("q", "k", "v"))
+    y = ns.layers.attention(query, key, value, t, causal=True)
     p.output(p.readout("r", n), y.mean(t))
     assert ns.check(ns.backprop(p)).well_typed
     assert str(ns.parse(str(ns.backprop(p)))) == str(ns.backprop(p))

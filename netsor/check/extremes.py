@@ -52,7 +52,7 @@ class Curve:
 @lru_cache(maxsize=512)
 def _callable(e: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Callable[..., Any]:
     body = write_out(e)
-    return _unknown if body.atoms(Head) else sp.lambdify(symbols, body, modules="mpmath")  # type: ignore[no-any-return]
+    return _unknown if body.atoms(Head) else sp.lambdify(symbols, body, modules="mpmath")
 
 
 def _unknown(*_: Any) -> Any:
