@@ -200,8 +200,9 @@ class Kernel:
         target = Path(path)
         module = self._printed()
         if module.NUMERIC:
+            names = ", ".join(f.name for f in self.program.functions.values() if f.numeric)
             raise InputError(
-                f"numeric functions ({', '.join(module.NUMERIC)}) have no source to write", code="NT010",
+                f"numeric functions ({names}) have no source to write", code="NT010",
                 hint="give them as expressions with ns.function",
             )  # fmt: skip
         target.write_text(module.SOURCE)

@@ -216,7 +216,9 @@ def test_backward_lines_and_layers_may_be_named_after_any_width_and_axis() -> No
     assert str(ns.parse(str(ns.backprop(p)))) == str(ns.backprop(p))
 
 
-@pytest.mark.parametrize("name", ["relu", "elu", "tanh", "gelu'", "step", "abs", "gaussian", "exp", "rt", "torch"])
+@pytest.mark.parametrize(
+    "name", ["relu", "elu", "tanh", "gelu'", "step", "abs", "gaussian", "exp", "rt", "torch", "Mul"]
+)
 def test_a_function_is_not_a_builtin_of_its_name(name: str) -> None:
     """E f(z)² of f = z³ + z is 15 + 6 + 1 = 22 at variance 1, E f′(z)² is 9·3 + 6 + 1 = 34."""
     f = ns.function(name, lambda z: z**3 + z)
@@ -230,6 +232,18 @@ def test_a_function_is_not_a_builtin_of_its_name(name: str) -> None:
         assert float(out.ntk) == pytest.approx(22 + 34, rel=1e-8)
         assert float(ns.v_transform(phi, np.eye(1))) == pytest.approx(22, rel=1e-8)
         assert ns.check(p).gia_valid
+
+
+def test_symbols_of_inputs_do_not_meet() -> None:
+    """Var(s₁ x + s₂ y) has a Gram symbol for each input, and a scalar called q1 is not one."""
+    p = ns.Program("p")
+    n, t = p.width("n"), p.axis("t", 1)
+    parts = [p.matrix(f"W{name}", n, (x := p.data(name))) @ x for name in ("x", "y")]
+    q1 = p.scalar("q1", axes=(t,), per_sample=True)
+    p.output(p.readout("v", n), ns.identity(sum(parts[1:], parts[0])) * q1.at(t, 0))
+    assert {s.name for s in ns.derive(p, "nngp").symbolic().nngp.free_symbols} == {
+        "q12(x)", "q12(y)", "q1_1[0]", "q1_2[0]",
+    }  # fmt: skip
 
 
 def test_a_vector_called_like_a_term_is_not_one() -> None:
