@@ -7,15 +7,18 @@ keys of results. A name that were executed would set `sys.netsor_was_here`.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sympy as sp
 import torch
 from compositions import compositions
 from generate import programs
@@ -29,6 +32,7 @@ from netsor.cli.arrays import member
 from netsor.compilers.finite import run
 from netsor.compilers.lowering import checked, identifiers
 from netsor.compilers.lowering.identifiers import Identifiers, docstring, literal
+from netsor.constants import size
 from netsor.errors import NetsorError, ParseError, ProgramError
 from netsor.graph import mermaid
 from netsor.names import code_span, shown, tex
@@ -244,6 +248,38 @@ def test_symbols_of_inputs_do_not_meet() -> None:
     assert {s.name for s in ns.derive(p, "nngp").symbolic().nngp.free_symbols} == {
         "q12(x)", "q12(y)", "q1_1[0]", "q1_2[0]",
     }  # fmt: skip
+
+
+SIZES: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "identity": (lambda c: c, 3), "step": (lambda c: ns.step(c - 2), 1), "relu": (lambda c: ns.relu(c - 1), 2),
+    "floor": (ns.function("floor", lambda z: z**2 + 1), 10), "exp": (ns.function("exp", lambda z: z + 1), 4),
+    "sinh": (lambda c: type(c)(c.program, sp.Max(c.sym, 7)), 7), "tanh": (lambda c: ns.tanh(c), math.tanh(3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_functions_of_sizes(name: str) -> None:
+    """The output c·Σ_t W x_t, W x_t = W x_0 for three equal elements, has variance (3c)²; c = f(3)."""
+    f, value = SIZES[name]
+    p = ns.Program("p")
+    n, t = p.width("n"), p.axis("t")
+    h = p.let("h", p.matrix("W", n, x := p.data("x", axes=(t,))) @ x)
+    p.output(p.readout("v", n), f(size(p, h.dims[0])) * h.sum(t))
+    for x1 in (np.ones((1, 3, 2)), np.ones((2, 3, 2), dtype=np.float32)):
+        out = ns.compile(p, assume_gia=True)(x1, get="nngp").nngp
+        np.testing.assert_allclose(out, (3 * value) ** 2, rtol=1e-6 if x1.dtype == np.float32 else 1e-12)
+
+
+def test_exact_numbers_in_arrays() -> None:
+    """Σ c_t² of independent elements: 1/9 + 2 + 4."""
+    for of_data in (False, True):
+        p = ns.Program("p")
+        n, t = p.width("n"), p.axis("t", 3)
+        x, c = p.data("x", axes=(t,)), p.constant([Fraction(1, 3), sp.sqrt(2), 2], (t,))
+        W = p.matrix("W", n, x, axes=(t,))
+        p.output(p.readout("v", n), (W @ (c * x) if of_data else c * (W @ x)).sum(t))
+        out = ns.compile(p)(np.ones((1, 3, 2)), get="nngp").nngp
+        assert float(out) == pytest.approx(1 / 9 + 2 + 4, rel=1e-12)
 
 
 def test_a_vector_called_like_a_term_is_not_one() -> None:

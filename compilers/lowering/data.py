@@ -7,6 +7,7 @@ from typing import Any
 
 from netsor import ir
 from netsor.compilers.derive.nodes import unsupported
+from netsor.compilers.lowering.functions import array
 from netsor.compilers.lowering.identifiers import Numeric
 from netsor.compilers.torch_functions import torch_source
 
@@ -60,7 +61,7 @@ class DataArrays:
         if line.per_sample:
             return self._aligned(var, axes, False)
         if isinstance(line.limit, tuple):
-            return _arranged(f"data.constant({line.limit!r})", 0, var.axes, axes, False)
+            return _arranged(f"data.constant({array(line.limit)})", 0, var.axes, axes, False)
         return repr(float(line.limit))
 
     def _aligned(self, var: ir.Var, axes: Sequence[ir.Axis], features: bool) -> str:

@@ -47,7 +47,7 @@ from netsor.compilers.derive.values import (
     split,
     symbols,
 )
-from netsor.compilers.lowering.functions import Functions, number
+from netsor.compilers.lowering.functions import Functions, array, number
 from netsor.compilers.torch_functions import torch_source
 from netsor.functions import Head
 
@@ -412,7 +412,7 @@ class Emitter:
         if isinstance(v, Constant) and v.array == "position":
             return f"rt.position({self.data(0)}, {self.index(v.idx[0], kept)})"
         if isinstance(v, Constant):
-            base, leads, copy = f"{self.data(0)}.constant({v.array!r})", [], cast(Copy, 0)
+            base, leads, copy = f"{self.data(0)}.constant({array(v.array)})", [], cast(Copy, 0)
             sizes: list[Sym] = [cast(Sym, i) for i in v.idx]
         else:
             base, copy = f"{self.data(v.copy)}[{v.var.name!r}]", v.copy
@@ -523,9 +523,12 @@ class Emitter:
     def _function(self, v: Fn, order: Sequence[Sym]) -> str:
         texts = [self.emit(a, order) for a in v.args]
         if all(isinstance(a, SizeValue) for a in v.args):
-            return cast(
-                str, sp.pycode(v.expr.xreplace({ir.param(i): sp.Symbol(f"({t})") for i, t in enumerate(texts)}))
-            )
+            if all(
+                isinstance(x, sp.Add | sp.Mul | sp.Pow | sp.Number | sp.Symbol) for x in sp.preorder_traversal(v.expr)
+            ):
+                names = {ir.param(i): sp.Symbol(f"({t})") for i, t in enumerate(texts)}
+                return cast(str, sp.pycode(v.expr.xreplace(names)))
+            texts = [f"rt.position({self.data(0)}, {t})" for t in texts]
         table = {ir.param(i): f"({t})" for i, t in enumerate(texts)}
         return torch_source(v.expr, table, self.functions.numeric)
 

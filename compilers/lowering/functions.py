@@ -6,6 +6,7 @@ own with the points where it has kinks.
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import sympy as sp
@@ -212,6 +213,16 @@ def number(e: sp.Expr) -> str:
     if e.is_Rational:
         return repr(int(e.p) / int(e.q))
     return repr(float(e.evalf(25)))
+
+
+def array(values: Any) -> str:
+    """Nested tuples of numbers as a Python literal."""
+    if isinstance(values, tuple):
+        return f"({', '.join(map(array, values))}{',' if len(values) == 1 else ''})"
+    if isinstance(values, int):
+        return repr(values)
+    value = float(values)
+    return repr(value) if math.isfinite(value) else f"math.{value!r}".replace("math.-inf", "-math.inf")
 
 
 def as_fn(f: Any) -> Any:
