@@ -36,6 +36,7 @@ from netsor.constants import size
 from netsor.errors import NetsorError, ParseError, ProgramError
 from netsor.graph import mermaid
 from netsor.names import code_span, shown, tex
+from netsor.programs import BUILTIN as PROGRAMS
 
 FAST = settings(
     max_examples=40, derandomize=True, deadline=None,
@@ -160,6 +161,34 @@ def sizes(p: ns.Program, naming: Naming = lambda kind, name: name) -> dict[str, 
     return {naming("axis", a.name): 4 for a in p.axes if a.size is None}
 
 
+BUILTIN: dict[str, tuple[Any, dict[str, tuple[int, ...]]]] = {
+    "gru": ({}, {"x": (1, 2, 2)}), "maxpool_cnn": ({"depth": 1}, {"x": (1, 3, 3, 2)}),
+    "batchnorm_mlp": ({"depth": 1}, {"x": (1, 3, 2)}), "transformer": ({}, {"x": (1, 2, 2)}),
+    "gcn": ({"depth": 1}, {"x": (1, 2, 2), "A": (1, 2, 2)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", BUILTIN)
+def test_programs_under_other_names(program: str) -> None:
+    """Kernels that are sampled, normalised, and of several inputs."""
+    arguments, shapes = BUILTIN[program]
+    p = PROGRAMS[program](**arguments)
+    names = iter(HOSTILE[::2])
+    table: dict[tuple[str, str], str] = {}
+
+    def naming(kind: str, old: str) -> str:
+        if (kind, old) not in table:
+            table[kind, old] = next(names)
+        return table[kind, old]
+
+    x = {k: np.abs(np.random.default_rng(0).normal(size=shape)) for k, shape in shapes.items()}
+    x2 = {naming("variable", k): v for k, v in x.items()}
+    one, two = (ns.compile(q, samples=64)(data) for q, data in ((p, x), (renamed(p, naming), x2)))
+    assert one.method == two.method
+    for a, b in ((one.nngp, two.nngp), (one.ntk, two.ntk)):
+        torch.testing.assert_close(b, a, rtol=1e-11, atol=1e-12)
+
+
 # ---------------------------------------------------------------- other places that compute
 
 
@@ -203,6 +232,10 @@ def test_what_is_printed_stands_in_its_lines(new: str) -> None:
     found, plain = ns.derive(p), ns.derive(recurrent())
     for form in (str, lambda r: r.latex(), lambda r: r.markdown(), lambda r: r.structure()):
         assert len(form(found).splitlines()) == len(form(plain).splitlines())
+    for row in found.latex().splitlines():
+        if not row.startswith("%"):
+            bare = re.sub(r"\\[\\{}%$#&_]", "", row)
+            assert not re.search(r"[%$#]|<(?!})", bare) and bare.count("{") == bare.count("}") and bare.count("&") < 10
     report = ns.check(p)
     assert report.verdict == ns.check(recurrent()).verdict
     assert json.loads(json.dumps(report.to_json()))["program"] == new
