@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import sympy as sp
 from hypothesis import strategies as st
 
@@ -148,3 +149,60 @@ def _named(f: Function, name: str) -> Function:
     if f.numeric:
         return ns.numeric(name, f.torch, derivative=f.prime.torch, **facts)  # type: ignore[arg-type]
     return ns.function(name, lambda *args: f.definition(*args), arity=f.arity, **facts)
+
+
+# ---------------------------------------------------------------- one program with every kind of name
+
+
+SEQUENCES = np.random.default_rng(1).normal(size=(2, 3, 2))
+
+
+CUBE = ns.function("cube_plus", lambda x: x**3 + x)
+
+
+def recurrent(width: str = "n", program: str = "p") -> ns.Program:
+    """Data, a per-sample scalar, a recurrence, a bias, a returned scalar, a function of one's own, an output."""
+    p = ns.Program(program)
+    n = p.width(width)
+    t = p.axis("t")
+    x, c = p.data("x", axes=(t,)), p.scalar("c", axes=(t,), per_sample=True)
+    U, W, b = p.matrix("U", n, x, var=0.5), p.matrix("W", n, n, var=0.5), p.bias("b", n, var=0.1)
+    u = p.let("u", U @ (2 * x))
+    s = p.let("s", p.scan(t, 0, lambda old: ns.relu(W @ old + u) + 0.1 * CUBE(c * u + b)))
+    last = p.let("y", s.at(t, -1))
+    p.returns("r", p.let("m", ns.moment(last**2)))
+    p.output(p.readout("v", n), last)
+    return p
+
+
+KINDS = [
+    ("program", "p"), ("width", "n"), ("axis", "t"), ("variable", "x"), ("variable", "c"), ("variable", "U"),
+    ("variable", "W"), ("variable", "b"), ("variable", "s"), ("variable", "u"), ("variable", "y"), ("variable", "m"),
+    ("variable", "v"), ("function", "cube_plus"), ("output", "f"), ("returned", "r"),
+]  # fmt: skip
+
+
+def spread(start: int) -> Naming:
+    """A naming with another hostile name in every place."""
+    return lambda kind, old: HOSTILE[(start + 11 * KINDS.index((kind, old))) % len(HOSTILE)]
+
+
+def inputs(naming: Naming, both: bool = True) -> Any:
+    x, c = naming("variable", "x"), naming("variable", "c")
+    arrays = {x: SEQUENCES, c: SEQUENCES[:, :, 0] / 2}
+    return arrays if both else {k: v[:1, :2] for k, v in arrays.items()}
+
+
+def swapped(new: str) -> tuple[ns.Program, Naming]:
+    """The recurrent program with a hostile name in every place."""
+
+    def naming(kind: str, name: str) -> str:
+        same = [old for k, old in KINDS if k == kind]
+        number = same.index(name) if name in same else name
+        return new if number == 0 else f"{new}{number}"
+
+    return renamed(recurrent(), naming), naming
+
+
+SOME = HOSTILE[::12]
+FEW = (f"x if 0 else {SIDE_EFFECT} or x.x", f'""" + {SIDE_EFFECT} + """', "../../::error::$a%0A")

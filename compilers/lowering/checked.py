@@ -79,9 +79,10 @@ def _import(name: str, *_: Any) -> Any:
 def _check(tree: ast.Module | ast.Expression, scope: dict[str, Any]) -> None:
     nodes = list(ast.walk(tree))
     known = _defined(nodes) | MODULES | scope.keys()
-    entries = {k.arg for n in nodes if isinstance(n, ast.Call) and _text(n.func) == "rt.Each" for k in n.keywords}
+    entries = (n.keywords for n in nodes if isinstance(n, ast.Call) and _text(n.func) == "rt.Each")
+    attributes = METHODS | {k.arg for keywords in entries for k in keywords if k.arg is not None}
     for node in nodes:
-        if not (isinstance(node, NODES) and _is_allowed(node, known, entries | METHODS)):
+        if not (isinstance(node, NODES) and _is_allowed(node, known, attributes)):
             raise ForeignCodeError(f"generated code holds {type(node).__name__}: {ast.unparse(node)[:80]!r}")
 
 
@@ -92,7 +93,7 @@ def _defined(nodes: list[ast.AST]) -> set[str]:
     return found | {n.arg for n in nodes if isinstance(n, ast.arg)}
 
 
-def _is_allowed(node: ast.AST, known: set[str], attributes: set[str | None] | frozenset[str]) -> bool:
+def _is_allowed(node: ast.AST, known: set[str], attributes: frozenset[str]) -> bool:
     match node:
         case ast.Import() | ast.ImportFrom():
             return ast.unparse(node) in IMPORTS
@@ -114,7 +115,7 @@ def _is_allowed(node: ast.AST, known: set[str], attributes: set[str | None] | fr
             return True
 
 
-def _has(node: ast.Attribute, attributes: set[str | None] | frozenset[str]) -> bool:
+def _has(node: ast.Attribute, attributes: frozenset[str]) -> bool:
     """Is it an attribute that the printers write of what stands before it?"""
     owner = _text(node.value)
     if owner == "rt":
