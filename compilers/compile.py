@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import linecache
 import types
 from collections.abc import Mapping
@@ -23,10 +22,12 @@ from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.diagonal import diagonals
 from netsor.compilers.inputs import Inputs, as_inputs
 from netsor.compilers.joint import sampling
+from netsor.compilers.lowering.checked import execute
 from netsor.compilers.lowering.module import Source, generate
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import CheckError, Diagnostic, InputError, UnsupportedError
+from netsor.names import shown
 
 DEFAULT = ("nngp", "ntk")
 
@@ -99,7 +100,7 @@ class Kernel:
         """Inputs per side of a block, looked up once for all calls with inputs of these sizes."""
         key = (get, tuple(one.size.items()), one.dtype.itemsize)
         if key not in self._sides:
-            self._sides[key] = costs.tile(self._recursion(get), one.size | {"feature": 1}, one.dtype.itemsize)
+            self._sides[key] = costs.tile(self._recursion(get), {"feature": 1} | one.size, one.dtype.itemsize)
         return self._sides[key]
 
     def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
@@ -144,7 +145,7 @@ class Kernel:
 
     def _tile(self, get: tuple[str, ...], one: Inputs, two: Inputs | None, budget: int) -> int:
         recursion = self._recursion(get)
-        sizes = one.size | {"feature": 1}
+        sizes = {"feature": 1} | one.size
         peak, _, _ = costs.per_pair(recursion, sizes)
         item = costs.bytes_each(recursion, one.dtype.itemsize)
         n, m = one.samples, one.samples if two is None else two.samples
@@ -208,8 +209,9 @@ class Kernel:
         target = Path(path)
         module = self._printed()
         if module.NUMERIC:
+            names = ", ".join(f.name for f in self.program.functions.values() if f.numeric)
             raise InputError(
-                f"numeric functions ({', '.join(module.NUMERIC)}) have no source to write", code="NT010",
+                f"numeric functions ({names}) have no source to write", code="NT010",
                 hint="give them as expressions with ns.function",
             )  # fmt: skip
         target.write_text(module.SOURCE)
@@ -242,11 +244,10 @@ def cached_module(program: Any, get: tuple[str, ...]) -> Any:
 
 def load(source: Source, name: str) -> Any:
     """The module of a generated source; tracebacks show its lines."""
+    name = shown(name)
     module: Any = types.ModuleType(f"netsor_{name}")
-    file = f"<netsor {name} {len(linecache.cache)}>"
-    linecache.cache[file] = (len(source.text), None, source.text.splitlines(keepends=True), file)
     module.__dict__.update(source.numeric)
-    exec(builtins.compile(source.text, file, "exec"), module.__dict__)  # text of our own printer
+    execute(source.text, f"<netsor {name} {len(linecache.cache)}>", module.__dict__)
     module.SOURCE, module.NUMERIC = source.text, source.numeric
     return module
 

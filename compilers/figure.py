@@ -86,13 +86,19 @@ def drawn(result: Simulation) -> list[str]:
 def _curve(axes: Any, result: Simulation, key: str) -> None:
     means = [result.mean(key, w) for w in result.widths]
     intervals = [result.interval(key, w) for w in result.widths]
-    label = f"{result.name} {key}"
+    label = _plain(f"{result.name} {key}")
     if len(result.widths) > 1:
         label += f" (slope {result.slope(key):.2f})"
     (line,) = axes.plot(result.widths, means, marker="o", markersize=3, label=label)
     low = [max(a, m / 10) for (a, _), m in zip(intervals, means, strict=True)]  # a logarithm has no room for zero
     high = [b for _, b in intervals]
     axes.fill_between(result.widths, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+
+
+def _plain(label: str) -> str:
+    """A label that matplotlib shows as it is: no formula between dollars, no underscore in front, which hides it."""
+    text = label.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 def _guide(axes: Any, curves: Sequence[tuple[Simulation, str]]) -> None:

@@ -94,7 +94,7 @@ class Fused:
 
     def _with(self, each: Any) -> Any:
         extra = {_label(s): _single(each.values[s[0]], s[1], s[2]) for s in self.singles or ()}
-        return type(each)(each.data, each.constants, **each.values, **extra)
+        return type(each)(each.data, each.constants, each.results, **each.values, **extra)
 
     def _look(self, a: Any, b: Any) -> None:
         """Evaluate one pair, to see which functions of the variances it reads."""
@@ -211,4 +211,4 @@ def _rebuilt(each: Any, tensors: Iterator[Tensor]) -> Any:
     data = copy.copy(each.data)
     data.arrays = {k: next(tensors) for k in each.data.arrays}
     values = {k: next(tensors) if isinstance(v, Tensor) else v for k, v in each.values.items()}
-    return type(each)(data, each.constants, **values)
+    return type(each)(data, each.constants, each.results, **values)

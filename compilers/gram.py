@@ -15,7 +15,7 @@ from torch import Tensor
 from netsor.compilers.expectation import record
 from netsor.compilers.expectation.scratch import current, scratch
 from netsor.compilers.inputs import Inputs
-from netsor.compilers.results import KernelResult, describe_log, flat
+from netsor.compilers.results import KernelResult, describe_log, flat, nested
 from netsor.errors import InputError
 
 Block = tuple[slice, slice]
@@ -125,7 +125,7 @@ def _assemble(run: Blocks, tile: int) -> dict[str, Any]:
     if n <= tile and m <= tile:
         out = run(slice(0, n), slice(0, m))
         run.repair(out)
-        return _nested(out)
+        return nested(out)
     out = {}
     parts: dict[str, list[tuple[Block, Tensor]]] = {}
     for rows, cols in blocks(n, m, tile, run.symmetric):
@@ -137,7 +137,7 @@ def _assemble(run: Blocks, tile: int) -> dict[str, Any]:
     for key, found in parts.items():
         out[key] = _joined(found, (n, m), run.symmetric)
     run.repair(out)
-    return _nested(out)
+    return nested(out)
 
 
 def _place(out: dict[str, Any], key: str, value: Tensor, block: Block, shape: tuple[int, int], symmetric: bool) -> None:
@@ -168,12 +168,6 @@ def _joined(found: list[tuple[Block, Tensor]], shape: tuple[int, int], symmetric
     return torch.cat([torch.cat([grid[i, j] for j in across], 1) for i in starts], 0)
 
 
-def _nested(out: dict[str, Any]) -> dict[str, Any]:
-    terms = {k.removeprefix("terms."): v for k, v in out.items() if k.startswith("terms.")}
-    rest = {k: v for k, v in out.items() if not k.startswith("terms.")}
-    return rest | ({"terms": terms} if terms else {})
-
-
 def _result(a: Any, out: dict[str, Any], get: frozenset[str]) -> KernelResult:
     result = KernelResult()
     for key, value in out.items():
@@ -181,10 +175,7 @@ def _result(a: Any, out: dict[str, Any], get: frozenset[str]) -> KernelResult:
             setattr(result, key, value)
         else:
             result.vectors[key] = value
-    for key in get:
-        single = getattr(a, f"result_{key}", None)
-        if single is not None:
-            result.vectors[key] = single
+    result.vectors |= {key: a.results[key] for key in get if key in a.results}
     return result
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ Part = slice | Tensor  # of the samples: a range, or their numbers
 
 
 class Inputs:
-    """One batch: an attribute per input, `size` per data axis, and what tensors made beside it need."""
+    """One batch: an array per input (`data[name]`), `size` per data axis, and what tensors made beside it need."""
 
     def __init__(self, signature: Signature, arrays: Mapping[str, Tensor]) -> None:
         self.signature = signature
@@ -28,11 +28,8 @@ class Inputs:
         self.dtype, self.device, self.samples = first.dtype, first.device, first.shape[0]
         self._constants: dict[Any, Tensor] = {}
 
-    def __getattr__(self, name: str) -> Tensor:
-        arrays = self.__dict__.get("arrays", {})
-        if name not in arrays:
-            raise AttributeError(name)
-        return cast(Tensor, arrays[name])
+    def __getitem__(self, name: str) -> Tensor:
+        return self.arrays[name]
 
     def constant(self, array: Any) -> Tensor:
         """A nested tuple of numbers as a tensor of the batch's dtype."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from netsor.compilers.gram import mirrored
 from netsor.compilers.inputs import as_tensor
-from netsor.compilers.results import KernelResult
+from netsor.compilers.results import TERM, KernelResult, flat, nested
 from netsor.errors import InputError
 
 Call = Callable[[Any, Any], KernelResult]
@@ -68,7 +68,7 @@ def call(kernel: Call, x1: Any, x2: Any) -> KernelResult:
                 continue
             result = kernel(a, None if x2 is None and i == j else b)
             methods.append(result)
-            for key, value in result.items():
+            for key, value in _flat(result).items():
                 _put(out, key, value, rows, cols, shape)
                 if x2 is None and i != j:
                     _put(out, key, mirrored(value), cols, rows, shape)
@@ -80,7 +80,8 @@ def _put(
 ) -> None:
     if value.dim() > 2:
         raise InputError(
-            f"{key} has output axes whose sizes differ between samples", code="NT602", hint="call once per size",
+            f"{key.replace(TERM, 'terms.')} has output axes whose sizes differ between samples", code="NT602",
+            hint="call once per size",
         )  # fmt: skip
     if key not in out:
         out[key] = value.new_zeros(shape)
@@ -88,12 +89,17 @@ def _put(
     out[key] = out[key].index_put(index, value)
 
 
+def _flat(result: KernelResult) -> dict[str, Tensor]:
+    found = {"nngp": result.nngp, "ntk": result.ntk, **result.vectors, "terms": result.terms}
+    return flat({k: v for k, v in found.items() if v is not None})
+
+
 def _collect(out: dict[str, Tensor], parts: list[KernelResult]) -> KernelResult:
-    terms = {k.removeprefix("terms."): v for k, v in out.items() if k.startswith("terms.")}
-    named = {k: v for k, v in out.items() if not k.startswith("terms.") and k not in ("nngp", "ntk")}
+    found = nested(out)
+    named = {k: v for k, v in found.items() if k not in ("nngp", "ntk", "terms")}
     errors = [p.error for p in parts if p.error is not None]
     methods = sorted({m for p in parts for m in p.method.split("+")})
     return KernelResult(
-        out.get("nngp"), out.get("ntk"), terms or None, named, "+".join(methods), max(errors) if errors else None,
-        any(p.assumed for p in parts),
+        found.get("nngp"), found.get("ntk"), found.get("terms"), named, "+".join(methods),
+        max(errors) if errors else None, any(p.assumed for p in parts),
     )  # fmt: skip

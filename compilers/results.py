@@ -12,6 +12,8 @@ from netsor.display import Table, Tabled
 from netsor.errors import InputError
 from netsor.markup import one_line
 
+TERM = "terms\n"  # no name begins like this
+
 
 @dataclass
 class KernelResult(Tabled):
@@ -85,6 +87,12 @@ def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:
 
 
 def flat(out: dict[str, Any]) -> dict[str, Any]:
-    """The kernels of a block by name, the terms as "terms.…"."""
+    """The kernels of a block by name, the terms by TERM and the array's name."""
     plain = {k: v for k, v in out.items() if k != "terms"}
-    return plain | {f"terms.{k}": v for k, v in out.get("terms", {}).items()}
+    return plain | {TERM + k: v for k, v in (out.get("terms") or {}).items()}
+
+
+def nested(out: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `flat`."""
+    terms = {k.removeprefix(TERM): v for k, v in out.items() if k.startswith(TERM)}
+    return {k: v for k, v in out.items() if not k.startswith(TERM)} | ({"terms": terms} if terms else {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -59,10 +59,15 @@ __all__ = [
 
 
 class Each:
-    """The quantities of every input of one batch; `constants` name those without a sample dimension."""
+    """The quantities of every input of one batch; `constants` name those without a sample dimension.
 
-    def __init__(self, data: Inputs, constants: tuple[str, ...] = (), **values: Any) -> None:
-        self.data, self.constants, self.values = data, constants, values
+    `results` are scalars that the program returns, by the program's name.
+    """
+
+    def __init__(
+        self, data: Inputs, constants: tuple[str, ...] = (), results: Mapping[str, Tensor] | None = None, **values: Any
+    ) -> None:
+        self.data, self.constants, self.values, self.results = data, constants, values, results or {}
         self.__dict__.update(values)
 
     def rows(self, part: Part) -> Each:
@@ -74,7 +79,7 @@ class Each:
         return self._moved(self.data.cols(part, aligned), part, 1 if aligned else 0)
 
     def _moved(self, data: Inputs, part: Part, dim: int) -> Each:
-        return Each(data, self.constants, **{k: self._sliced(k, v, part, dim) for k, v in self.values.items()})
+        return Each(data, self.constants, None, **{k: self._sliced(k, v, part, dim) for k, v in self.values.items()})
 
     def _sliced(self, name: str, value: Any, part: Part, dim: int) -> Any:
         if name in self.constants or not isinstance(value, Tensor):

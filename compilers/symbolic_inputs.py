@@ -48,7 +48,8 @@ class Inputs:
         number = 2 if copy == 2 else 1
         if (var.name, number) in self.arrays:
             return exact(self.arrays[var.name, number][at])
-        return sp.Symbol(f"{var.name}{number}[{', '.join(map(str, at))}]", real=True)
+        stem = var.name + ("_" if var.name[-1].isdigit() or var.name[-1] == "_" else "")  # the number stands apart
+        return sp.Symbol(f"{stem}{number}[{', '.join(map(str, at))}]", real=True)
 
     def dimension(self, var: ir.Var) -> sp.Expr:
         if (var.name, 1) in self.arrays:
@@ -62,7 +63,8 @@ def symbolic_inputs(program: Any, x: Any, x2: Any, gram: Any, sizes: Mapping[str
         return _from_arrays(program, x, x2)
     both = {(axis, copy): size for axis, size in sizes.items() for copy in (1, 2)}
     if gram is None:
-        return Inputs(False, both, _symbol, {})
+        several = sum(isinstance(line, ir.Data) for line in program.lines) > 1
+        return Inputs(False, both, _symbol_of if several else _symbol, {})
     if callable(gram) and not isinstance(gram, sp.Basic):
         return Inputs(False, both, cast(GramRule, gram), {})
     if isinstance(gram, tuple | list):
@@ -79,6 +81,12 @@ def _symbol(name: str, left: Position, right: Position) -> sp.Expr:
     indices = ", ".join(map(str, (*a[1:], *b[1:])))
     at = f"[{indices}]" if indices else ""
     return sp.Symbol(f"q{a[0]}{b[0]}{at}", real=True)
+
+
+def _symbol_of(name: str, left: Position, right: Position) -> sp.Expr:
+    """The symbol of one of several inputs."""
+    symbol = _symbol(name, left, right)
+    return sp.Symbol(f"{symbol.name}({name})", real=True)
 
 
 def _from_arrays(program: Any, x: Any, x2: Any) -> Inputs:

@@ -16,6 +16,8 @@ from typing import Any
 import sympy as sp
 import torch
 
+from netsor.compilers.lowering.checked import evaluate
+from netsor.compilers.lowering.identifiers import Numeric
 from netsor.errors import UnsupportedError
 from netsor.functions import Head, write_out
 
@@ -60,11 +62,11 @@ Text = tuple[str, int]
 
 
 def torch_source(
-    expr: Any, symbols: Mapping[sp.Symbol, str] | Sequence[sp.Symbol], numeric: dict[str, Any] | None = None
+    expr: Any, symbols: Mapping[sp.Symbol, str] | Sequence[sp.Symbol], numeric: Numeric | None = None
 ) -> str:
     """The expression as torch source, symbols written as the given texts (or by their own names).
 
-    `numeric` collects the callables of numeric functions by the name the text uses; without it they are refused.
+    `numeric` collects the callables of numeric functions; without it they are refused.
     """
     names = dict(symbols) if isinstance(symbols, Mapping) else {s: s.name for s in symbols}
     return _Printer(names, numeric).text(sp.sympify(expr))[0]
@@ -73,11 +75,11 @@ def torch_source(
 @cache
 def torch_function(expr: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Callable[..., torch.Tensor]:
     """The expression as a function of tensors, one per symbol in order; the result has their common shape."""
-    numeric: dict[str, Any] = {}
+    numeric = Numeric()
     names = {s: f"a{i}" for i, s in enumerate(symbols)}
     source = torch_source(expr, names, numeric)
     arguments = ", ".join(names.values())
-    body = eval(f"lambda {arguments}: {source}", {"torch": torch, **numeric})  # text of our own printer
+    body = evaluate(f"lambda {arguments}: {source}", {"torch": torch, **numeric.found})
     if expr.free_symbols:
         return _on_tensors(body) if len(symbols) == len(expr.free_symbols) else _broadcast(_on_tensors(body))
     return _broadcast(body)
@@ -106,7 +108,7 @@ def _broadcast(body: Callable[..., Any]) -> Callable[..., torch.Tensor]:
 class _Printer:
     """Prints an expression; `text` returns the source and how tightly it binds."""
 
-    def __init__(self, names: Mapping[sp.Symbol, str], numeric: dict[str, Any] | None) -> None:
+    def __init__(self, names: Mapping[sp.Symbol, str], numeric: Numeric | None) -> None:
         self.names = names
         self.numeric = numeric
 
@@ -190,9 +192,9 @@ class _Printer:
         spec = e.spec
         if spec.numeric:
             return self._numeric(e)
-        parameter = re.search(r"\[([^\],]+)\]", spec.name)
-        template = HEADS.get(spec.name if parameter is None else spec.name.replace(parameter[0], "[]"))
-        if template is None or spec.user:
+        parameter = re.search(r"\[([^\],]+)\]", spec.known)
+        template = HEADS.get(spec.known if parameter is None else spec.known.replace(parameter[0], "[]"))
+        if template is None:
             return self.text(spec.definition(*e.args))
         c = "" if parameter is None else self.tight(sp.Rational(parameter[1]), _ATOM)
         return template.format(self.inside(e.args[0]), c=c), _ATOM
@@ -203,11 +205,7 @@ class _Printer:
                 f"{e.spec.name} is a numeric function: it has no source", code="NT701",
                 hint="give it an expression with ns.function",
             )  # fmt: skip
-        name = "".join(c if c.isalnum() else "_" for c in e.spec.name.replace("'", "_prime"))
-        while self.numeric.get(name, e.spec.torch) is not e.spec.torch:
-            name += "_"
-        self.numeric[name] = e.spec.torch
-        return f"{name}({', '.join(map(self.inside, e.args))})", _ATOM
+        return f"{self.numeric.name(e.spec)}({', '.join(map(self.inside, e.args))})", _ATOM
 
     def _sympy(self, e: sp.Function) -> Text:
         name = type(e).__name__

@@ -17,6 +17,7 @@ from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
 from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
 from netsor.functions import Function
+from netsor.names import KERNELS, checked
 from netsor.readings import Readings
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Program:
     """
 
     def __init__(self, name: str = "program") -> None:
-        self.name = name
+        self.name = checked(name, "a program", quoted=True)
         self._widths: dict[str, ir.Width] = {}
         self._axes: dict[str, ir.Axis] = {}
         self._lines: list[ir.Line] = []
@@ -128,7 +129,7 @@ class Program:
 
     def width(self, name: str, ratio: ir.Number = 1) -> ir.Width:
         """A dimension that goes to infinity, `ratio` times the reference width."""
-        known = self._widths.get(name)
+        known = self._widths.get(checked(name, "a width"))
         if known is not None and known.ratio != ratio:
             raise _error(f"width {name} is already declared with ratio {known.ratio}", "NT104")
         if not ratio > 0:
@@ -138,7 +139,7 @@ class Program:
 
     def axis(self, name: str, size: int | None = None) -> ir.Axis:
         """A finite index; without a size it is taken from the data."""
-        known = self._axes.get(name)
+        known = self._axes.get(checked(name, "an axis"))
         if known is not None:
             if size is not None and known.size != size:
                 raise _error(f"axis {name} is already declared with size {known.size}", "NT107")
@@ -155,7 +156,7 @@ class Program:
 
     def as_axis(self, axis: AxisLike) -> ir.Axis:
         if isinstance(axis, ir.Axis):
-            return self._axes.setdefault(axis.name, axis)
+            return self._axes.setdefault(checked(axis.name, "an axis"), axis)
         return self.axis(axis)
 
     def dims_of(self, axes: Iterable[DimLike] | AxisLike) -> tuple[ir.Dim, ...]:
@@ -263,9 +264,7 @@ class Program:
             while f"_{self._counter}" in self._names:
                 self._counter += 1
             name = f"_{self._counter}"
-        elif not name.isidentifier():
-            raise _error(f"{name!r} is not a name (letters, digits and underscores)", "NT104")
-        elif name in self._names:
+        elif checked(name, "a variable") in self._names:
             raise _error(f"the name {name!r} is already taken", "NT104", "every variable has its own name")
         var = ir.Var(name, kind, rows, cols, dims)
         self._names[name] = var
@@ -381,8 +380,8 @@ class Program:
     def _rename_auto(self, var: ir.Var, name: str) -> ir.Var:
         if var not in self._auto:
             raise _error(f"{var.name} already has a name", "NT104")
-        if name in self._names or not name.isidentifier():
-            raise _error(f"the name {name!r} is taken or not a name", "NT104")
+        if checked(name, "a variable") in self._names:
+            raise _error(f"the name {name!r} is already taken", "NT104", "every variable has its own name")
         del self._names[var.name]
         object.__setattr__(var, "name", name)  # the builder alone names a line once; afterwards it never changes
         self._names[name] = var
@@ -406,7 +405,9 @@ class Program:
                 f" {read(vector.name)} has width {describe(vector.rows)}", "NT101", loc=loc,
             )  # fmt: skip
         self._fit_readout(readout, vector)
-        self._outputs.append(ir.Output(name, readout, vector, scale, len(self._lines), loc))
+        self._outputs.append(
+            ir.Output(checked(name, "an output", quoted=True), readout, vector, scale, len(self._lines), loc)
+        )
 
     def _fit_readout(self, readout: ir.Var, vector: ir.Var) -> None:
         """Give a readout over axes the sizes that the vector has there (after strides they are smaller)."""
@@ -426,6 +427,8 @@ class Program:
     def returns(self, name: str, value: Any) -> None:
         """Make a scalar's limit a result of the compiled kernel."""
         var = self.var_of(value)
+        if checked(name, "a result", quoted=True) in KERNELS:
+            raise _error(f"{name} is the name of a kernel", "NT104", "a returned scalar has a name of its own")
         if var.kind != "C":
             raise _error(f"only scalars are returned, {var} is a vector", "NT108", "take ns.moment of it")
         self._returned.append(ir.Returns(name, var, caller_location()))
@@ -480,21 +483,23 @@ class Program:
         gradients: Iterable[ir.Gradient] = (), returned: Iterable[ir.Returns] = (),
         functions: Mapping[str, Function] | None = None,
     ) -> Program:  # fmt: skip
-        """A program from its lines, unchecked: `ns.check` says what is wrong with it."""
+        """A program from its lines, unchecked but for its names: `ns.check` says what is wrong with it."""
         p = cls(name)
-        p._widths = {w.name: w for w in widths}
+        p._widths = {checked(w.name, "a width"): w for w in widths}
         p._functions = dict(functions or {})
         for line in lines:
             p.adopt(line)
         p._outputs, p._gradients, p._returned = list(outputs), list(gradients), list(returned)
+        for name in (*(o.name for o in p._outputs), *(r.name for r in p._returned)):
+            checked(name, "a result", quoted=True)
         return p
 
     def adopt(self, line: ir.Line) -> None:
         """Append a line with its variable, unchecked."""
         out = line.out
         for axis in (*out.axes, *axes_named(line)):
-            self._axes.setdefault(axis.name, axis)
-        self._names[out.name] = out
+            self._axes.setdefault(checked(axis.name, "an axis"), axis)
+        self._names[checked(out.name, "a variable")] = out
         symbol = sp.Symbol(f"v{len(self._symbols):06d}", real=True)
         self._symbols[out], self._vars[symbol] = symbol, out
         self._lines.append(line)

@@ -34,7 +34,7 @@ class Location:
 
     def excerpt(self) -> str:
         """The source line with a caret line below it ('' when there is no source)."""
-        text = self.text
+        text = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in self.text)
         if not text.strip():
             return ""
         end = self.end_column if self.end_column and self.end_column > self.column else self.column + 1

@@ -15,6 +15,9 @@ from typing import Any, Literal
 
 import sympy as sp
 
+from netsor import markup
+from netsor.names import checked
+
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
 Parity = Literal["odd", "even"] | None
 FLIPPED: dict[Parity, Parity] = {"odd": "even", "even": "odd", None: None}  # of the derivative
@@ -112,7 +115,7 @@ class Function:
         self.kinks = kinks
         self.jumps = jumps
         self.evaluate = evaluate
-        self.latex = latex or rf"\mathrm{{{name.replace('_', chr(92) + '_')}}}"
+        self.latex = latex or rf"\mathrm{{{markup.math(name)}}}"
         self.torch = torch
         self.user = user  # made by ns.function or ns.numeric: a listing must define it
         self._definition = definition
@@ -133,6 +136,14 @@ class Function:
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def known(self) -> str:
+        """The name by which tables list built-in functions; "" for the user's own and their derivatives."""
+        root = self
+        while root.origin is not None:
+            root = root.origin
+        return "" if root.user else self.name
 
     @property
     def numeric(self) -> bool:
@@ -405,6 +416,7 @@ def function(
 
     Parity of a function of one argument is found by substitution; growth by the checker.
     """
+    checked(name, "a function")
     count = arity if arity is not None else definition.__code__.co_argcount
     symbols = _symbols(count)
     body = exact(definition(*symbols))
@@ -437,6 +449,7 @@ def numeric(
     kinks: tuple[float, ...] = (),
 ) -> Function:
     """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse."""
+    checked(name, "a function")
     if isinstance(derivative, Function) or derivative is None:
         prime = derivative
     else:
@@ -462,7 +475,7 @@ def _numeric(
 def write_out(expr: sp.Expr, keep: frozenset[str] = frozenset()) -> sp.Expr:
     """Every head replaced by its definition, down to sympy's own functions and the heads named in `keep`."""
     while True:
-        heads = {h for h in expr.atoms(Head) if h.spec.name not in keep and not h.spec.numeric}
+        heads = {h for h in expr.atoms(Head) if h.spec.known not in keep and not h.spec.numeric}
         if not heads:
             return expr
         expr = expr.xreplace({h: h.spec.definition(*h.args) for h in heads})

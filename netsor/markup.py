@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from netsor.names import shown
+
 _MATH = {
     "_": r"\_", "%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\backslash{}",
     "^": r"\wedge{}", "~": r"\sim{}", "<": r"\lt{}", ">": r"\gt{}", "'": r"{}'{}", "`": r"\text{‘}",
@@ -54,12 +56,10 @@ def verbatim(text: str) -> str:
 
 def code(text: str) -> str:
     """A Markdown code span; longer fences where the text has backticks."""
-    line = one_line(text)
-    if not line:
-        return ""
+    line = shown(text)
     fence = "`" * (1 + _longest(line))
-    pad = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{fence}{pad}{line}{pad}{fence}"
+    pad = " " if "`" in line else ""
+    return f"{fence}{pad}{line}{pad}{fence}" if line else ""
 
 
 def fenced(text: str, language: str = "text") -> str:

@@ -18,7 +18,7 @@ import netsor as ns
 from netsor.compilers.derive.recursion import derive
 from netsor.dsl import inputs_of
 
-HOSTILE = "<script>alert(1)</script> | `x` $y$ **b** \\end{verbatim} \n# head"
+HOSTILE = "<script>alert(1)</script> | `x` $y$ **b** \\end{verbatim} # head"
 X = np.random.default_rng(0).normal(size=(3, 4))
 
 

@@ -7,6 +7,8 @@ from typing import Any, assert_never
 
 from netsor import ir
 from netsor.compilers.derive.nodes import unsupported
+from netsor.compilers.lowering.functions import array
+from netsor.compilers.lowering.identifiers import Numeric
 from netsor.compilers.torch_functions import torch_source
 from netsor.sizes import fold
 
@@ -14,19 +16,19 @@ from netsor.sizes import fold
 class DataArrays:
     """The statements that make the arrays of coordinatewise functions of data; index forms are views and gathers."""
 
-    def __init__(self, program: Any, numeric: dict[str, Any]) -> None:
+    def __init__(self, program: Any, numeric: Numeric) -> None:
         self.line = {x.out: x for x in program.lines}
         self.numeric = numeric
         self.statements: dict[ir.Var, str] = {}
 
     def need(self, var: ir.Var) -> None:
-        """Make sure that `data.<name>` exists for a variable."""
+        """Make sure that `data[name]` exists for a variable."""
         if var not in self.statements and not isinstance(self.line[var], ir.Data):
-            self.statements[var] = f'data.put("{var.name}", {self._source(self.line[var])})'
+            self.statements[var] = f"data.put({var.name!r}, {self._source(self.line[var])})"
 
     def _name(self, var: ir.Var) -> str:
         self.need(var)
-        return f"data.{var.name}"
+        return f"data[{var.name!r}]"
 
     def _source(self, line: ir.Line) -> str:
         match line:
@@ -65,11 +67,11 @@ class DataArrays:
         if line.per_sample:
             return self._aligned(var, axes, False)
         if isinstance(line.limit, tuple):
-            return _arranged(f"data.constant({line.limit!r})", 0, var.axes, axes, False)
+            return _arranged(f"data.constant({array(line.limit)})", 0, var.axes, axes, False)
         return repr(float(line.limit))
 
     def _aligned(self, var: ir.Var, axes: Sequence[ir.Axis], features: bool) -> str:
-        name = self._name(var) if features else f"data.{var.name}"
+        name = self._name(var) if features else f"data[{var.name!r}]"
         return _arranged(name, 1, var.axes, axes, features)
 
     def _window(self, line: ir.Window) -> str:
@@ -98,4 +100,4 @@ def _arranged(text: str, lead: int, have: Sequence[ir.Axis], want: Sequence[ir.A
 
 
 def _size(size: ir.Size) -> str:
-    return fold(size, str, 'data.size["{}"]'.format, "-(({1} - {0}) // {2})".format)
+    return fold(size, str, lambda axis: f"data.size[{axis!r}]", "-(({1} - {0}) // {2})".format)

@@ -47,7 +47,7 @@ from netsor.compilers.derive.values import (
     split,
     symbols,
 )
-from netsor.compilers.lowering.functions import Functions, number
+from netsor.compilers.lowering.functions import Functions, array, number
 from netsor.compilers.torch_functions import torch_source
 from netsor.functions import Head
 from netsor.sizes import fold
@@ -84,6 +84,18 @@ class Emitter:
 
     # ------------------------------------------------------------ names
 
+    def name(self, entry: Entry) -> str:
+        """The identifier of an entry."""
+        return self.functions.identifiers.of(("entry", entry.name), entry.name)
+
+    def part(self, entry: Entry, part: str) -> str:
+        """The identifier of what belongs to an entry: its function of positions `at`, its values on a wavefront `w`."""
+        return self.functions.identifiers.of((part, entry.name), f"{self.name(entry)}_{part}")
+
+    def _entry(self, v: Access) -> str:
+        """An entry as a text reads it, of the input that the copy means."""
+        return self.name(v.entry) if v.entry.space == "pair" else f"{self.owner(v.copy)}{self.name(v.entry)}"
+
     def owner(self, copy: Copy) -> str:
         """The quantities of the input that a copy means."""
         if self.space == "input":
@@ -95,7 +107,7 @@ class Emitter:
 
     def size(self, size: ir.Size, copy: Copy) -> str:
         table = "shorter" if copy == "m" else f"{self.data(copy)}.size"
-        return fold(size, str, lambda axis: f'{table}["{axis}"]', _strided)
+        return fold(size, str, lambda axis: f"{table}[{axis!r}]", _strided)
 
     def _whole(self, size: ir.Size, copy: Copy) -> str:
         """The size of an axis whose positions wrap, which is that of both inputs when both are indexed at once."""
@@ -145,7 +157,7 @@ class Emitter:
             case SizeValue():
                 return self.size(v.size, v.copy)
             case FeatureDim():
-                return f"{self.data(1)}.{v.var.name}.shape[-1]"
+                return f"{self.data(1)}[{v.var.name!r}].shape[-1]"
             case _:
                 assert_never(v)
 
@@ -227,7 +239,7 @@ class Emitter:
         if v.entry in self.tables:
             return self._call(v, order)
         own = v.entry.space
-        base = f"{self.owner(v.copy)}{v.entry.name}" if own != "pair" else v.entry.name
+        base = self._entry(v)
         return self._read(base, self._leads(own, v.copy), v.entry.dims, v.idx, order, v.copy)
 
     def _leads(self, space: str, copy: Copy) -> list[str]:
@@ -242,7 +254,7 @@ class Emitter:
         positions = self.tables[v.entry]
         args = ", ".join(self._integer(v.idx[p]) for p in positions)
         rest = [(d, i) for p, (d, i) in enumerate(zip(v.entry.dims, v.idx, strict=True)) if p not in positions]
-        base = f"{v.entry.name}_at({args})"
+        base = f"{self.part(v.entry, 'at')}({args})"
         if not rest:
             return self._bare(base, self.leads, order)
         return self._read(base, [":"] * self.leads, [d for d, _ in rest], [i for _, i in rest], order, v.copy)
@@ -253,9 +265,9 @@ class Emitter:
         moved = [v.idx[p] for p in positions]
         rest = [cast(Sym, i) for p, i in enumerate(v.idx) if p not in positions]
         if all(isinstance(i, Sym) for i in moved):
-            body = f"{v.entry.name}_w"
+            body = self.part(v.entry, "w")
         else:
-            body = f"{v.entry.name}.at({', '.join(self._integer(i) for i in moved)})"
+            body = f"{self.name(v.entry)}.at({', '.join(self._integer(i) for i in moved)})"
         return self._align(body, self.leads, [cast(Sym, self.wave), *rest], self.kept(order))
 
     def _bare(self, base: str, leads: int, order: Sequence[Sym]) -> str:
@@ -399,10 +411,10 @@ class Emitter:
         if isinstance(v, Constant) and v.array == "position":
             return f"rt.position({self.data(0)}, {self.index(v.idx[0], kept)})"
         if isinstance(v, Constant):
-            base, leads, copy = f"{self.data(0)}.constant({v.array!r})", [], cast(Copy, 0)
+            base, leads, copy = f"{self.data(0)}.constant({array(v.array)})", [], cast(Copy, 0)
             sizes: list[Sym] = [cast(Sym, i) for i in v.idx]
         else:
-            base, copy = f"{self.data(v.copy)}.{v.var.name}", v.copy
+            base, copy = f"{self.data(v.copy)}[{v.var.name!r}]", v.copy
             leads = self._leads("input", v.copy)
             sizes = [Sym(0, d.size, copy if not isinstance(d.size, int) else 0, d.axis.name) for d in v.var.dims]
         if all(isinstance(i, Sym | Const) for i in v.idx):
@@ -427,7 +439,7 @@ class Emitter:
 
     def _rows(self, var: ir.Var, copy: Copy, idx: Sequence[Index]) -> str:
         """An array of one copy, its axes at the sizes of the symbols that they run with."""
-        text = f"{self.data(copy)}.{var.name}"
+        text = f"{self.data(copy)}[{var.name!r}]"
         other = [
             f"({k}, {self.size(i.size, i.copy)})" for k, i in enumerate(cast("tuple[Sym, ...]", idx), self.leads)
             if self.space == "pair" and not isinstance(i.size, int) and i.copy in (1, 2, "m") and i.copy != copy
@@ -459,7 +471,7 @@ class Emitter:
         if len(set([*outs, *plain])) != len(body.idx) or not all(s in kept for s in (*outs, *plain)):
             return None
         own = body.entry.space
-        base = f"{self.owner(body.copy)}{body.entry.name}" if own != "pair" else body.entry.name
+        base = self._entry(body)
         leads = self._leads(own, body.copy)
         specs = []
         for p, i in enumerate(body.idx):
@@ -510,9 +522,12 @@ class Emitter:
     def _function(self, v: Fn, order: Sequence[Sym]) -> str:
         texts = [self.emit(a, order) for a in v.args]
         if all(isinstance(a, SizeValue) for a in v.args):
-            return cast(
-                str, sp.pycode(v.expr.xreplace({ir.param(i): sp.Symbol(f"({t})") for i, t in enumerate(texts)}))
-            )
+            if all(
+                isinstance(x, sp.Add | sp.Mul | sp.Pow | sp.Number | sp.Symbol) for x in sp.preorder_traversal(v.expr)
+            ):
+                names = {ir.param(i): sp.Symbol(f"({t})") for i, t in enumerate(texts)}
+                return cast(str, sp.pycode(v.expr.xreplace(names)))
+            texts = [f"rt.position({self.data(0)}, {t})" for t in texts]
         table = {ir.param(i): f"({t})" for i, t in enumerate(texts)}
         return torch_source(v.expr, table, self.functions.numeric)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -30,6 +31,9 @@ from netsor.compilers.derive.values import (
 from netsor.compilers.lowering.data import DataArrays
 from netsor.compilers.lowering.emit import Emitter
 from netsor.compilers.lowering.functions import Functions
+from netsor.compilers.lowering.identifiers import comment, docstring, literal
+from netsor.names import shown
+from netsor.text.printer import Listing
 
 Block = list[Entry]
 Statement = tuple[tuple[str, ...], list[str]]  # the results that need it, and its lines
@@ -58,16 +62,19 @@ class _Module:
             self.data.need(name)
         self.single = {k: r for k, r in recursion.results.items() if _is_single(r)}
         self.comments = _comments(recursion)
+        for e in recursion.used:
+            Emitter("input", self.functions).name(e)
 
     # ------------------------------------------------------------ whole
 
     def source(self) -> Source:
         each, pairs = self._each(), self._pairs()
-        listing = str(self.r.program).replace("\\", "\\\\").replace('"""', "'''")
+        listing = str(self.r.program).rstrip() + "\n"
+        title = f"Infinite-width kernels of {shown(self.r.program.name)}, derived line by line from its program."
         head = [
-            f'"""Infinite-width kernels of {self.r.program.name}, derived line by line from its program."""',
+            docstring(title),
             "", "import math", "", "import torch", "", "from netsor.compilers import runtime as rt", "",
-            f'PROGRAM = """\\\n{listing.rstrip()}\n"""', "", f"INPUTS = {_inputs(self.r.program)!r}", "",
+            f"PROGRAM = {literal(listing)}", "", f"INPUTS = {_inputs(self.r.program)!r}", "",
         ]  # fmt: skip
         wide = ", wide=True" if self.r.wide else ""
         tail = [
@@ -79,7 +86,7 @@ class _Module:
         ]  # fmt: skip
         get = [f"GET = {tuple(self._gettable())!r}", ""]
         lines = [*head, *self.functions.lines, *get, "", *each, "", "", *pairs, *tail]
-        return Source("\n".join(lines) + "\n", self.functions.numeric)
+        return Source("\n".join(lines) + "\n", self.functions.numeric.found)
 
     def _gettable(self) -> list[str]:
         return [*self.r.results, *(["terms"] if self.r.terms else [])]
@@ -94,13 +101,12 @@ class _Module:
         for block in self.blocks:
             if block[0].space != "pair":
                 body += self._block(emitter, block, "    ")
-        constants = tuple(e.name for e in needed if e.space == "const")
-        returned = ", ".join(
-            [*([f"constants={constants!r}"] if constants else []), *(f"{e.name}={e.name}" for e in needed)]
-        )
-        for name, r in self.single.items():
-            returned += f"{', ' if returned else ''}result_{name}={self._single(emitter, r)}"
-        body.append(f"    return rt.Each(data{', ' if returned else ''}{returned})")
+        names = {e: emitter.name(e) for e in needed}
+        constants = tuple(names[e] for e in needed if e.space == "const")
+        results = ", ".join(f"{name!r}: {self._single(emitter, r)}" for name, r in self.single.items())
+        given = [f"constants={constants!r}"] if constants else []
+        given += [f"results={{{results}}}"] if results else []
+        body.append(f"    return rt.Each({', '.join(['data', *given, *(f'{n}={n}' for n in names.values())])})")
         return body
 
     def _single(self, emitter: Emitter, r: Result) -> str:
@@ -150,7 +156,7 @@ class _Module:
         for block in found:
             out.append((users[block[0]], self._block(emitter, block, "        ")))
             for who in dict.fromkeys(users[e] for e in last.get(block[0], [])):
-                names = sorted(e.name for e in last[block[0]] if users[e] == who)
+                names = sorted(emitter.name(e) for e in last[block[0]] if users[e] == who)
                 out.append((who, [f"        del {', '.join(names)}"]))
         return out
 
@@ -168,7 +174,7 @@ class _Module:
 
     def _outputs(self, emitter: Emitter, name: str, results: dict[str, Result]) -> list[str]:
         if name == "terms":
-            lines = ['    if "terms" in get:', '        out["terms"] = {']
+            lines = ["    if 'terms' in get:", "        out['terms'] = {"]
             for key, r in results.items():
                 lines.append(f"            {key!r}: {self._result(emitter, r)},")
             return [*lines, "        }"]
@@ -191,6 +197,16 @@ class _Module:
             out.setdefault(reader, []).append(e)
         return out
 
+    def _loop_names(self, dims: Sequence[Sym]) -> dict[Sym, str]:
+        """What a recurrence calls its positions: the axis, numbered where several run over one."""
+        names: dict[Sym, str] = {}
+        seen: Counter[str] = Counter()
+        for d in dims:
+            seen[d.label] += 1
+            k = seen[d.label]
+            names[d] = self.functions.identifiers.of(("loop", d.label, k), f"{d.label}{k if k > 1 else ''}")
+        return names
+
     # ------------------------------------------------------------ blocks
 
     def _block(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
@@ -201,12 +217,12 @@ class _Module:
                 leads = 0 if entry.space == "const" else emitter.leads
                 data = "data" if emitter.space == "input" else "a.data"
                 text = f"rt.ranked({text}, {data}, {leads + len(entry.dims)})"
-            return [f"{indent}{entry.name} = {text}{self._comment(entry)}"]
+            return [f"{indent}{emitter.name(entry)} = {text}{self._comment(entry)}"]
         return self._loop(emitter, block, indent)
 
     def _comment(self, entry: Entry) -> str:
         text = self.comments.get(entry.of[-1]) if entry.of else None
-        return f"  # {text}" if text else ""
+        return comment(text) if text else ""
 
     def _loop(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
         """A recurrence: one memoised function of integers per entry, then its table."""
@@ -218,7 +234,7 @@ class _Module:
         data = "data" if emitter.space == "input" else "a.data"
         lines: list[str] = []
         for e in block:
-            names = _loop_names([e.dims[p] for p in tables[e]])
+            names = self._loop_names([e.dims[p] for p in tables[e]])
             inner = emitter.with_loops(names, tables)
             sizes = ", ".join(emitter.size(s.size, s.copy) for s in names)
             leads = emitter.leads if e.space != "const" else 0
@@ -226,12 +242,12 @@ class _Module:
             text = inner.emit(cast(Value, e.value), order)
             lines += [
                 f"{indent}@rt.table({data}, ({sizes},), {tables[e]!r}, {leads}, {leads + len(order)})",
-                f"{indent}def {e.name}_at({', '.join(names.values())}):{self._comment(e)}",
+                f"{indent}def {emitter.part(e, 'at')}({', '.join(names.values())}):{self._comment(e)}",
                 f"{indent}    return {text}",
             ]
         backwards = _direction(block) < 0
-        group = ", ".join(f"{e.name}_at" for e in block)
-        lines.append(f"{indent}{', '.join(e.name for e in block)}{',' if len(block) == 1 else ''} = "
+        group = ", ".join(emitter.part(e, "at") for e in block)
+        lines.append(f"{indent}{', '.join(map(emitter.name, block))}{',' if len(block) == 1 else ''} = "
                      f"rt.tabulate({group}, reverse={backwards})")  # fmt: skip
         return lines
 
@@ -239,20 +255,21 @@ class _Module:
         """All pairs of steps with t ± t′ constant at once: as many steps as both sequences are long together."""
         tables = {e: tuple(i for i, d in enumerate(e.dims) if d in looping[e]) for e in block}
         first = block[0]
-        names = list(_loop_names([first.dims[p] for p in tables[first]]).values())
+        names = list(self._loop_names([first.dims[p] for p in tables[first]]).values())
         sizes = [emitter.size(first.dims[p].size, first.dims[p].copy) for p in tables[first]]
         lines = []
         for e in block:
             rest = "".join(f", {emitter.size(d.size, d.copy)}" for i, d in enumerate(e.dims) if i not in tables[e])
-            lines.append(f"{indent}{e.name} = rt.Lattice(a, b, ({', '.join(sizes)}), {tables[e]!r}{rest})")
+            lines.append(f"{indent}{emitter.name(e)} = rt.Lattice(a, b, ({', '.join(sizes)}), {tables[e]!r}{rest})")
         backwards = ", reverse=True" if _direction(block) < 0 else ""
         lines.append(f"{indent}for {', '.join(names)} in rt.wavefront(a.data, {', '.join(sizes)}{backwards}):")
         for e in block:
             inner = emitter.with_wave({e.dims[p]: n for p, n in zip(tables[e], names, strict=True)}, tables)
             text = inner.emit(cast(Value, e.value), [d for d in e.dims if d not in looping[e]])
-            lines.append(f"{indent}    {e.name}_w = {text}{self._comment(e)}")
-            lines.append(f"{indent}    {e.name}.put({', '.join(names)}, {e.name}_w)")
-        lines += [f"{indent}{e.name} = {e.name}.all()" for e in block]
+            values = emitter.part(e, "w")
+            lines.append(f"{indent}    {values} = {text}{self._comment(e)}")
+            lines.append(f"{indent}    {emitter.name(e)}.put({', '.join(names)}, {values})")
+        lines += [f"{indent}{emitter.name(e)} = {emitter.name(e)}.all()" for e in block]
         return lines
 
 
@@ -404,15 +421,6 @@ def _direction(block: Block) -> int:
     return -1 if steps and steps[0] < 0 else 1
 
 
-def _loop_names(dims: Sequence[Sym]) -> dict[Sym, str]:
-    names: dict[Sym, str] = {}
-    for d in dims:
-        stem = "".join(c for c in d.label if c.isalnum() or c == "_") or "t"
-        candidates = itertools.chain((stem,), (f"{stem}{k}" for k in itertools.count(2)))
-        names[d] = next(c for c in candidates if c not in names.values())
-    return names
-
-
 def _is_single(r: Result) -> bool:
     """A result of each input alone (a returned scalar)."""
     spaces = {e.space for e in entries_in(r.value)}
@@ -422,7 +430,7 @@ def _is_single(r: Result) -> bool:
 
 def _condition(users: Sequence[str]) -> str:
     if len(users) == 1:
-        return f'"{users[0]}" in get'
+        return f"{users[0]!r} in get"
     return f"not get.isdisjoint({tuple(users)!r})"
 
 
@@ -437,8 +445,5 @@ def _inputs(program: Any) -> dict[str, tuple[str, tuple[tuple[str, int | None], 
 
 def _comments(recursion: Recursion) -> dict[str, str]:
     """The listing's line of each variable."""
-    out: dict[str, str] = {}
-    for row in str(recursion.program).splitlines():
-        if ":=" in row:
-            out[row.split(":=")[0].strip().split("[")[0]] = row.strip()
-    return out
+    listing, inputs = Listing(recursion.program), (ir.InputMatrix, ir.InputVector, ir.InputScalar, ir.Data)
+    return {x.out.name: listing.line(x) for x in recursion.program.lines if not isinstance(x, inputs)}

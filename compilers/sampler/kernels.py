@@ -22,8 +22,8 @@ from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import InputError
 from netsor.facts import ratio
 
-SCALAR, VECTOR, TERM = "scalar.", "vector.", "terms."
-SIDES = ("first: ", "second: ")  # kernels of one batch alone, which errors are relative to
+SCALAR, VECTOR, TERM = "scalar\n", "vector\n", "terms\n"  # no name begins like these
+SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are relative to
 
 
 def sampled(
@@ -208,7 +208,7 @@ def collected(found: Estimate, dtype: torch.dtype) -> KernelResult:
     for name, mean in found.mean.items():
         if name.startswith(SIDES):
             continue
-        value, key = mean.to(dtype), name.removeprefix(SCALAR).removeprefix(VECTOR)
+        value, key = mean.to(dtype), name.removeprefix(SCALAR).removeprefix(VECTOR).replace(TERM, "terms.")
         result.errors[key], result.methods[key] = found.error[name].to(dtype), "sampled"
         if name in ("nngp", "ntk"):
             setattr(result, name, value)

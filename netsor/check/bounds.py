@@ -58,7 +58,7 @@ def _base(e: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
     base, exponent = (e.base, e.exp) if isinstance(e, sp.Pow) else (e, sp.Integer(1))
     if isinstance(base, sp.Pow) and base.exp.is_number:
         base, exponent = base.base, base.exp * exponent
-    if isinstance(base, sp.Abs) or (isinstance(base, Head) and base.spec.name == "abs"):
+    if isinstance(base, sp.Abs) or (isinstance(base, Head) and base.spec.known == "abs"):
         base = base.args[0]
     return base, exponent
 
@@ -144,13 +144,12 @@ _BELOW: dict[str, float] = {"softplus": 0.0, "gelu": -0.2, "silu": -0.3}
 
 
 def _function(e: sp.Expr, ranges: Ranges) -> Bound:
-    name = e.spec.name if isinstance(e, Head) else type(e).__name__
+    name = e.spec.known if isinstance(e, Head) else type(e).__name__
     args = [bound(a, ranges) for a in e.args if isinstance(a, sp.Expr)]
-    ours = not isinstance(e, Head) or not e.spec.user
-    if name in _BOUNDED and ours:
+    if name in _BOUNDED:
         low, high = _BOUNDED[name]
         return Bound(low, high, 0, False, args[0].defined)
-    special = _special(name, e, args, ranges) if ours else None
+    special = _special(name, e, args, ranges)
     if special is not None:
         return special
     return _of_head(e.spec, args) if isinstance(e, Head) else UNKNOWN

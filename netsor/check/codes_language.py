@@ -134,8 +134,8 @@ LANGUAGE = (
     ),
     Code(
         "NT104",
-        "a name taken twice",
-        "Every variable, width and function has its own name.",
+        "a name taken twice, or no name",
+        "Every variable, width and function has its own name: text that prints, without a backquote.",
         "h := W @ x\nh := W @ y",
         _A1,
         "choose another name",

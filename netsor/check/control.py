@@ -83,7 +83,7 @@ def _signs_pulled_out(e: sp.Expr, table: Mapping[sp.Symbol, Bound]) -> sp.Expr:
     """step(c·a) = step(a) for c > 0; the same for sign."""
 
     def sided(a: Any) -> bool:
-        return isinstance(a, sp.Heaviside | sp.sign) or (isinstance(a, Head) and a.spec.name in ("step", "sign"))
+        return isinstance(a, sp.Heaviside | sp.sign) or (isinstance(a, Head) and a.spec.known in ("step", "sign"))
 
     def pulled(a: Any) -> Any:
         inner = a.args[0]

@@ -159,8 +159,8 @@ _FAST: dict[str, Callable[[Any], Any]] = {
 def _head(e: Head, env: Env) -> Any:
     spec: Function = e.spec
     values = [_value(a, env) for a in e.args]
-    if not spec.user and spec.name in _FAST:
-        return _FAST[spec.name](values[0])
+    if spec.known in _FAST:
+        return _FAST[spec.known](values[0])
     if spec.numeric:
         return _numeric(spec, values)
     symbols = _symbols(spec.arity)

@@ -51,7 +51,13 @@ class Curve:
 
 @lru_cache(maxsize=512)
 def _callable(e: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Callable[..., Any]:
-    return sp.lambdify(symbols, write_out(e), modules="mpmath")  # type: ignore[no-any-return]
+    body = write_out(e)
+    return _unknown if body.atoms(Head) else sp.lambdify(symbols, body, modules="mpmath")
+
+
+def _unknown(*_: Any) -> Any:
+    """A numeric function has no value beyond double precision."""
+    raise ValueError
 
 
 def lines_through(count: int) -> Iterator[tuple[int, list[Any]]]:

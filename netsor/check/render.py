@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from netsor import ir
 from netsor.errors import Diagnostic
@@ -152,7 +153,7 @@ def _sarif_result(d: Diagnostic) -> dict[str, Any]:
         region: dict[str, int] = {"startLine": d.location.line, "startColumn": d.location.column}
         if d.location.end_column and d.location.end_column > d.location.column:
             region["endColumn"] = d.location.end_column
-        uri = _short(d.location.file).replace(os.sep, "/")
+        uri = quote(_short(d.location.file).replace(os.sep, "/"))
         result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}]
     return result
 

@@ -16,6 +16,7 @@ from netsor.cli.problems import FOUND, OK, UsageError, diagnostic_of, message, s
 from netsor.cli.settings import Settings, parse
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, ProgramError
+from netsor.names import shown
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -85,7 +86,9 @@ def _failed(name: str, file: str, error: Exception, debug: bool) -> tuple[int, R
     if isinstance(error, ProgramError):
         verdicts |= {"well_typed": False}
         reasons = {name: "the program is not well typed" for name in VERDICTS} | {"well_typed": found.message}
-    return status(error), Unread(Program(name), **verdicts, reasons=reasons, diagnostics=(found,), source=file)
+    return status(error), Unread(
+        Program(shown(name) or "program"), **verdicts, reasons=reasons, diagnostics=(found,), source=file
+    )
 
 
 def _strict(report: Report) -> Report:

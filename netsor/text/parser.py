@@ -13,6 +13,7 @@ from typing import Any, get_args
 from netsor import functions, ir
 from netsor.dsl import Program
 from netsor.facts import axis_dim, inputs_of
+from netsor.names import KERNELS, problem
 from netsor.text import syntax as sx
 from netsor.text.coordinatewise import SYMPY, references
 from netsor.text.grammar import parse_statement
@@ -83,11 +84,15 @@ class _Builder:
         if token.type != "STRING":
             return name_of(token)
         try:
-            return str(json.loads(token.text))
+            name = str(json.loads(token.text))
         except ValueError:
             raise self.scope.parse_error(
                 token, "NT001", "not a name in quotes", 'quotes inside are written \\"'
             ) from None
+        why = problem(name, quoted=True)
+        if why is not None:
+            raise self.scope.parse_error(token, "NT001", f"{name!r} is not a name: {why}")
+        return name
 
     def _widths(self, _: Token, s: sx.Widths) -> None:
         reader = Reader(self.scope)
@@ -218,6 +223,10 @@ class _Builder:
 
     def _returns(self, token: Token, s: sx.Returns) -> None:
         value = Reader(self.scope).operand(s.value)
+        if self._label(s.label) in KERNELS:
+            raise self.scope.program_error(
+                s.label, "NT104", f"{s.label.text} is the name of a kernel", "a returned scalar has a name of its own"
+            )
         self.returned.append(ir.Returns(self._label(s.label), value, self.scope.source.at(s.label)))
 
     # ------------------------------------------------------------ late widths

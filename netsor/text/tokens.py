@@ -129,7 +129,7 @@ def _next(source: Source, number: int, row: str, position: int) -> tuple[Token, 
         found = pattern.match(row, position)
         if found is not None:
             token = Token(kind, found[0], number, column)
-            return (_checked(source, token) if kind == "NUMBER" else token), found.end()
+            return _checked(source, token), found.end()
     for length in (2, 1):
         text = row[position : position + length]
         if text in _SYMBOLS:
@@ -153,7 +153,12 @@ def _continues(character: str) -> bool:
 
 
 def _checked(source: Source, token: Token) -> Token:
-    """A number literal of bounded length and exponent."""
+    """A number literal of bounded length and exponent; a name in quotes whose characters print."""
+    if token.type != "NUMBER":
+        odd = next((c for c in token.text if not c.isprintable()), None)
+        if odd is not None:
+            raise source.error(token, "NT001", f"{odd!r} does not print: no name holds it")
+        return token
     mantissa, _, exponent = token.text.lower().partition("e")
     if len(mantissa) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_DIGITS:
         raise source.error(token, "NT005", f"a number of more than {MAX_DIGITS} digits")
