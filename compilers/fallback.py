@@ -30,6 +30,15 @@ def split(derive: Callable[[Names], object], wanted: Names) -> tuple[Names, Name
     return exact, tuple(name for name in wanted if name not in exact)
 
 
+def reason(derive: Callable[[Names], object], names: Names) -> Diagnostic | None:
+    """Why these kernels are sampled: what has no rule first."""
+    try:
+        derive(names)
+    except UnsupportedError as error:
+        return error.diagnostic
+    return None
+
+
 def merged(parts: Sequence[KernelResult]) -> KernelResult:
     """One result; its error is the largest."""
     first, *others = parts

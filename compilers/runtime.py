@@ -73,6 +73,19 @@ class Each:
         """Some of the inputs as the second ones: [1, m, ...], or, one for each of the first, [n, 1, ...]."""
         return self._moved(self.data.cols(part, aligned), part, 1 if aligned else 0)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Each], data: Inputs) -> Each:
+        """The quantities of inputs that have been computed in parts, one after the other."""
+        first = parts[0]
+        values = {k: v if first.shared(k, v) else torch.cat([p.values[k] for p in parts]) for k, v in first.values.items()}
+        arrays = {k: data.arrays[k] if k in data.arrays else torch.cat([p.data.arrays[k] for p in parts])
+                  for k in first.data.arrays}  # fmt: skip
+        return cls(data.having(arrays), first.constants, **values)
+
+    def shared(self, name: str, value: Any) -> bool:
+        """Does a quantity stand once for all inputs?"""
+        return name in self.constants or not isinstance(value, Tensor) or value.shape[0] == 1 != self.data.samples
+
     def _moved(self, data: Inputs, part: Part, dim: int) -> Each:
         return Each(data, self.constants, **{k: self._sliced(k, v, part, dim) for k, v in self.values.items()})
 

@@ -25,6 +25,7 @@ class Buffers:
     def __init__(self) -> None:
         self._held: dict[Any, list[np.ndarray]] = {}
         self._bytes = 0
+        self.spare = SPARE
 
     def empty(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
         """As `torch.empty`. Every tensor on the memory counts as a reader, also a view of it."""
@@ -35,7 +36,7 @@ class Buffers:
             if sys.getrefcount(array) == UNREAD:
                 break
         else:
-            if self._bytes > SPARE:
+            if self._bytes > self.spare:
                 self._forget()
             array = torch.empty(shape, dtype=dtype).numpy()
             self._bytes += array.nbytes
