@@ -13,7 +13,7 @@ from torch import Tensor
 from netsor import ir
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
-from netsor.compilers.finite.tangent import Factors, backward_factors, gram
+from netsor.compilers.finite.tangent import Factors, backward_factors, gram, trained_uses
 from netsor.compilers.finite.values import axis_names
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.estimate import Estimate, Quantities, estimate
@@ -35,7 +35,7 @@ def sampled(
     """
     first, second = batches(p, x1, x2, device)
     program = with_backward(p) if {"ntk", "terms"} & set(get) else p
-    paths = Paths(program, first + second, conditioned=True)
+    paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
     request = Request(program, tuple(get), len(first))
     with torch.no_grad():
         found = estimate(
@@ -88,7 +88,7 @@ class Request:
 
     def evaluate(self, drawn: Drawn) -> Quantities:
         """Kernels `[sample, sample′, …]` and scalars `[sample, *axes]`; with two batches also the kernels of each."""
-        self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
+        self.stored = drawn.made
         one, two = drawn.groups(0, self.first), drawn.groups(self.first)
         if not two.networks:
             return self._kernels(one, one)
@@ -133,6 +133,17 @@ class Request:
         for places, part in parts:
             out[list(places)] = part.expand(len(places), *part.shape[1:])
         return out
+
+
+def needed(p: ir.ProgramLike, get: Sequence[str]) -> frozenset[ir.Var]:
+    """The variables that the kernels asked for are taken from."""
+    found = {v for o in p.outputs for v in (o.readout, o.vector)}
+    found |= {r.value for r in p.returned if r.name in get}
+    found |= {line.out for line in p.lines if line.out.name in get}
+    if {"ntk", "terms"} & set(get):
+        found |= {g.is_ for g in p.gradients}
+        found |= {use.line.vector for uses in trained_uses(p).values() for use in uses}
+    return frozenset(found)
 
 
 def ntk_terms(drawn: Drawn, other: Drawn) -> Quantities:
