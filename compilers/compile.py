@@ -54,6 +54,7 @@ class Kernel:
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
+        self._split: dict[tuple[str, ...], fallback.Parts] = {}
         self._fused: dict[tuple[str, ...], fusing.Fused] = {}
         self._sides: dict[Any, tuple[Plan, int]] = {}
 
@@ -77,7 +78,7 @@ class Kernel:
         return self._run(x1, x2, wanted_names(get), Limits(parse_memory(memory), tile, progress))
 
     def _run(self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits) -> KernelResult:
-        if fallback.split(self._module, get)[1]:
+        if self._parts(get).rest:
             return self._partly(x1, x2, get, limits)
         if ragged.is_ragged(x1) or ragged.is_ragged(x2):
             return ragged.call(lambda a, b, some: self._run(a, b, get, some), x1, x2, self.program.name, limits)
@@ -89,13 +90,18 @@ class Kernel:
 
     def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits) -> KernelResult:
         """What has an exact rule exactly, the rest sampled."""
-        exact, rest = fallback.split(self._module, get)
+        parts = self._parts(get)
         drawn = sampled(
-            self.program, x1, x2, rest, dtype=self.dtype, device=self.device, memory=limits.memory or SAMPLES,
-            progress=limits.progress, why=fallback.reason(self._module, rest), **self.options,
+            self.program, x1, x2, parts.rest, dtype=self.dtype, device=self.device, memory=limits.memory or SAMPLES,
+            progress=limits.progress, why=parts.why, **self.options,
         )  # fmt: skip
         drawn.assumed = self.assumed
-        return fallback.merged([self._run(x1, x2, exact, limits), drawn]) if exact else drawn
+        return fallback.merged([self._run(x1, x2, parts.exact, limits), drawn]) if parts.exact else drawn
+
+    def _parts(self, get: tuple[str, ...]) -> fallback.Parts:
+        if get not in self._split:
+            self._split[get] = fallback.split(self._module, get)
+        return self._split[get]
 
     def _whole(self, module: Any, one: Inputs, two: Inputs | None, get: tuple[str, ...], limits: Limits) -> KernelResult:
         other = one if two is None else two

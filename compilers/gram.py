@@ -141,6 +141,7 @@ class Blocks:
         if self.fused is not None:
             a, b = self.fused.extended(a, b)
         own = self._own(rows, cols)
+        shown.ready()
         for i, j in self.plan.blocks(rows.stop - rows.start, cols.stop - cols.start, own):
             block = _moved(i, rows.start), _moved(j, cols.start)
             for key, value in self._block(a.rows(i), b.cols(j), *block).items():

@@ -11,16 +11,11 @@ from typing import Any
 
 import torch
 
+from netsor.errors import SlowWarning
+
 LONG = 10.0  # seconds beyond which a call is announced
+ENOUGH = 0.5  # seconds of work by which the rest is judged
 DELAY = 2.0  # seconds after which a bar is drawn
-
-
-class SlowWarning(UserWarning):
-    """A call is expected to take more than ten seconds."""
-
-
-class SamplingWarning(UserWarning):
-    """A kernel has no exact rule and is sampled."""
 
 
 class Progress:
@@ -38,13 +33,13 @@ class Progress:
         self.expected, self.announced = expected, announced
         self.count = self._depth = 0
         self._bar: Any = None
-        self._start = 0.0
+        self._start = self._first = 0.0
 
     def __enter__(self) -> Progress:
         self._depth += 1
         if self._depth > 1:
             return self
-        self._start = time.monotonic()
+        self._start = self._first = time.monotonic()
         if self.expected > LONG:
             self._announce(self.expected)
         return self
@@ -53,6 +48,18 @@ class Progress:
         self._depth -= 1
         if self._bar is not None and not self._depth:
             self._bar.close()
+
+    def ready(self) -> None:
+        """What comes before the first unit is done."""
+        if not self.count:
+            self._first = time.monotonic()
+
+    def goal(self, total: int) -> None:
+        """So many units in all, as is known now."""
+        self.total = total
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.refresh()
 
     def done(self, count: int) -> None:
         """So many more units are done."""
@@ -63,9 +70,10 @@ class Progress:
             self._look()
 
     def _look(self) -> None:
-        passed = time.monotonic() - self._start
-        whole = passed / self.count * self.total
-        if whole > LONG:
+        now = time.monotonic()
+        passed = now - self._start
+        whole = self._first - self._start + (now - self._first) / self.count * self.total
+        if whole > LONG and passed > ENOUGH:
             self._announce(whole)
         if self.show or (whole > DELAY and self.show is None and terminal()):
             from tqdm import tqdm
@@ -79,7 +87,15 @@ class Progress:
         if not self.announced:
             self.announced = True
             text = f"{self.what}: {self.total:,} {self.unit} are expected to take {spoken(seconds)}"
-            warnings.warn(text, SlowWarning, stacklevel=2)
+            warnings.warn(text, SlowWarning, stacklevel=outside())
+
+
+def outside() -> int:
+    """The `stacklevel` of a warning from our caller: the first frame that is not of the package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("netsor."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def terminal() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,10 +16,12 @@ from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram, trained_uses
 from netsor.compilers.finite.values import axis_names
+from netsor.compilers.gram import symmetrised
+from netsor.compilers.progress import Progress, outside, spoken
 from netsor.compilers.results import KernelResult
-from netsor.compilers.sampler.estimate import Estimate, Quantities, estimate
+from netsor.compilers.sampler.estimate import Estimate, Forecast, Quantities, estimate
 from netsor.compilers.sampler.paths import Drawn, Paths
-from netsor.errors import InputError
+from netsor.errors import Diagnostic, InputError, SamplingWarning
 
 SCALAR, VECTOR, TERM = "scalar.", "vector.", "terms."
 SIDES = ("first: ", "second: ")  # kernels of one batch alone, which errors are relative to
@@ -27,11 +30,12 @@ SIDES = ("first: ", "second: ")  # kernels of one batch alone, which errors are 
 def sampled(
     p: Any, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, dtype: torch.dtype | None = None, device: torch.device | None = None,
-    memory: float = 2e9,
+    memory: float = 2e9, progress: bool | None = None, why: Diagnostic | None = None,
 ) -> KernelResult:  # fmt: skip
     """The kernels asked for, each with its standard errors in `errors`; nothing is differentiable.
 
-    All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None.
+    All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None. With `why`, what has
+    no exact rule, a SamplingWarning comes first.
     """
     first, second = batches(p, x1, x2, device)
     program = with_backward(p) if {"ntk", "terms"} & set(get) else p
@@ -41,8 +45,24 @@ def sampled(
         found = estimate(
             lambda normals: request.evaluate(paths.draw(normals)), relative, lambda: request.stored,
             tol=tol, samples=samples, seed=seed, device=device, memory=memory,
+            announce=None if why is None else lambda plan: warn(p.name, get, why, plan),
+            shown=Progress(p.name, unit="draws", show=progress),
         )  # fmt: skip
-    return collected(found, dtype or floating(x1, x2))
+    return collected(found, dtype or floating(x1, x2), x2 is None)
+
+
+def warn(name: str, get: Sequence[str], why: Diagnostic, plan: Forecast) -> None:
+    """Why the kernels are sampled, from how many draws, and in which time."""
+    place = "" if why.location is None else f" ({why.location})"
+    times = f"{plan.least:,} draws take {spoken(plan.least * plan.rate)}"
+    if plan.goal is not None:
+        times += (
+            f", and up to {plan.most:,} ({spoken(plan.most * plan.rate)}) are drawn until the standard error is"
+            f" {plan.goal:g} of √(K_ii K_jj); tol= and samples= of ns.compile set this"
+        )
+    verb = "is" if len(get) == 1 else "are"
+    text = f"{name}: {', '.join(get)} {verb} sampled, for want of an exact rule: {why.message}{place}. {times}"
+    warnings.warn(text, SamplingWarning, stacklevel=outside())
 
 
 def batches(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
@@ -224,14 +244,17 @@ def _roots(kernel: Tensor) -> Tensor:
     return square.diagonal().abs().sqrt().reshape(shape)
 
 
-def collected(found: Estimate, dtype: torch.dtype) -> KernelResult:
-    """A call's result; what errors are relative to is left out."""
+def collected(found: Estimate, dtype: torch.dtype, symmetric: bool = False) -> KernelResult:
+    """A call's result; what errors are relative to is left out. Kernels of one batch are exactly symmetric."""
     result = KernelResult(method="sampled", error=found.relative)
     for name, mean in found.mean.items():
         if name.startswith(SIDES):
             continue
-        value, key = mean.to(dtype), name.removeprefix(SCALAR).removeprefix(VECTOR)
-        result.errors[key], result.methods[key] = found.error[name].to(dtype), "sampled"
+        value, error = mean.to(dtype), found.error[name].to(dtype)
+        if symmetric and not name.startswith(SCALAR):
+            value, error = symmetrised(value), symmetrised(error)
+        key = name.removeprefix(SCALAR).removeprefix(VECTOR)
+        result.errors[key], result.methods[key] = error, "sampled"
         if name in ("nngp", "ntk"):
             setattr(result, name, value)
         elif name.startswith(TERM):
