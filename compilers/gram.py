@@ -180,19 +180,24 @@ class Blocks:
         """The entries of a band that were too near for float32, from the inputs in float64."""
         if not self.near:
             return
+        shared = current()
+        if shared is not None:
+            shared.buffers.forget()
         numbers = torch.cat(self.near)
         self.near.clear()
         (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
         a, b = (self._wide(data, k) for data, k in ((self.one, one), (self.two, two)))
         for some in torch.arange(len(numbers), device=numbers.device).split(self.plan.few):
             i, j = rows[some], cols[some]
-            found = flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get))
+            with scratch():
+                found = flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get))
             for key, value in found.items():
                 put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
 
     def _wide(self, data: Inputs, numbers: Tensor) -> Any:
         some = data.slice(numbers).to(torch.float64)
-        return self.quantities(some, slice(0, some.samples))
+        with scratch():
+            return self.quantities(some, slice(0, some.samples))
 
 
 class Again(Blocks):

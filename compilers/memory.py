@@ -27,7 +27,6 @@ from netsor.functions import Head
 TEMPORARY = 6  # tensors like an entry's that its evaluation holds beside it
 ROOTS = 8  # functions of a variance that the expectations of a call share
 SAVED = 3  # tensors that autograd keeps for an entry, with what its backward makes at once
-RULE = 1 << 11  # nodes of a rule in one dimension
 VALUES = 8  # tensors of so many nodes at once
 POLAR = 1 << 17  # nodes of an expectation of several Gaussians
 SERIES = sum(DEGREES)  # coefficients of a function at one variance
@@ -210,7 +209,8 @@ def _work(entries: list[Entry], own: Mapping[Entry, int], sizes: Mapping[str, in
     for e in entries:
         for v in walk(cast(Value, e.value)):
             if isinstance(v, Expect1 | Expect2) and not _closed(v):
-                found |= Work(8 * VALUES * RULE * own[e], 8 * VALUES * line.CHUNK)
+                held = 8 * VALUES * line.CHUNK  # a rule in the plane holds as much for a single entry
+                found |= Work(held, held)
             elif isinstance(v, ExpectJ):
                 found |= Work(8 * VALUES * POLAR * own[e], 8 * VALUES * JOINT)
             elif isinstance(v, Radial):

@@ -116,15 +116,22 @@ def planned(call: Call, b: Bytes, budget: int | None, tile: int) -> Plan:
     tile = min(tile, call.longest)
     chunk = _largest(call.longest, lambda k: b.singles(k) <= AT_ONCE)
     best = Plan(tile, chunk)
-    if budget is None or call.peak(b, best) <= budget:
+    if budget is None:
         return best
+    if call.peak(b, best) <= budget:
+        return replace(best, spare=_spare(call, b, budget, best))
     least = smallest(call, b)
     if call.peak(b, least) > budget:
         raise _impossible(call, b, least, budget)
     if call.tracked:
         return replace(least, tile=_largest(tile, lambda k: call.peak(b, replace(least, tile=k)) <= budget))
     found = _within(call, b, budget, tile, chunk)
-    return replace(found, spare=b.pairs(found.tile, found.tile))
+    return replace(found, spare=_spare(call, b, budget, found))
+
+
+def _spare(call: Call, b: Bytes, budget: int, plan: Plan) -> int:
+    """Bytes that may wait: what the plan leaves, and half of what a block needs."""
+    return budget - call.peak(b, plan) + b.pairs(plan.tile, plan.tile) // 2
 
 
 def _within(call: Call, b: Bytes, budget: int, tile: int, chunk: int) -> Plan:

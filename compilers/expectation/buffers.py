@@ -37,13 +37,14 @@ class Buffers:
                 break
         else:
             if self._bytes > self.spare:
-                self._forget()
+                self.forget()
             array = torch.empty(shape, dtype=dtype).numpy()
             self._bytes += array.nbytes
             held.append(array)
         return torch.from_numpy(array)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Drop the arrays that no tensor reads."""
         for held in self._held.values():
             held[:] = [array for array in held if sys.getrefcount(array) != UNREAD]
         self._bytes = sum(array.nbytes for held in self._held.values() for array in held)
