@@ -103,7 +103,9 @@ class Kernel:
             self._split[get] = fallback.split(self._module, get)
         return self._split[get]
 
-    def _whole(self, module: Any, one: Inputs, two: Inputs | None, get: tuple[str, ...], limits: Limits) -> KernelResult:
+    def _whole(
+        self, module: Any, one: Inputs, two: Inputs | None, get: tuple[str, ...], limits: Limits
+    ) -> KernelResult:
         other = one if two is None else two
         call = Call(one.samples, other.samples, two is None, gram.tracked(one, two))
         plan = self._plan(get, one, call, limits)

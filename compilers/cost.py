@@ -67,7 +67,7 @@ def _work(r: Recursion, space: str, sizes: Mapping[str, int]) -> tuple[int, int]
 
 
 def tile(r: Recursion, sizes: Mapping[str, int], itemsize: int) -> int:
-    """Inputs per side of a block when nothing else is asked for: it fits the cache, and takes about a second at most."""
+    """Inputs per side of a block when nothing else is asked for: it fits the cache and takes about a second at most."""
     side = default_tile(alive(r, sizes) // 8 or 1, bytes_each(r, itemsize), steps(r, sizes))
     return max(1, min(side, math.isqrt(SECOND // max(1, per_pair(r, sizes)[1]))))
 

@@ -13,15 +13,17 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from netsor.compilers.assembled import Joined, Place, Placed, symmetrised
 from netsor.compilers.expectation import record
 from netsor.compilers.expectation.scratch import current, scratch
 from netsor.compilers.inputs import Inputs
-from netsor.compilers.plan import Block, Plan
+from netsor.compilers.plan import Plan
 from netsor.compilers.progress import Progress
 from netsor.compilers.results import KernelResult, describe_log, flat
 
 Each = Callable[[Inputs], Any]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
+Put = Callable[[str, Tensor, Place], None]
 
 
 def whole(
@@ -81,7 +83,7 @@ class Blocks:
         self._rows: tuple[slice, Any] | None = None
         self._single: dict[str, list[Tensor]] = {}
 
-    def run(self, put: Callable[[str, Tensor, Block], None], shown: Progress) -> None:
+    def run(self, put: Put, shown: Progress) -> None:
         """Give every kernel of every block to `put`; of a symmetric call those on and above the diagonal."""
         for rows, cols in self.plan.bands(*self.shape, self.symmetric):
             with scratch() as shared:
@@ -135,9 +137,7 @@ class Blocks:
 
     # ------------------------------------------------------------ blocks
 
-    def _band(
-        self, a: Any, b: Any, rows: slice, cols: slice, put: Callable[[str, Tensor, Block], None], shown: Progress
-    ) -> None:
+    def _band(self, a: Any, b: Any, rows: slice, cols: slice, put: Put, shown: Progress) -> None:
         if self.fused is not None:
             a, b = self.fused.extended(a, b)
         own = self._own(rows, cols)
@@ -153,7 +153,9 @@ class Blocks:
         shared = current()
         assert shared is not None
         if self.fused is not None:
-            first, second = (torch.arange(s.start, s.stop, device=a.data.device, dtype=a.data.dtype) for s in (rows, cols))
+            first, second = (
+                torch.arange(s.start, s.stop, device=a.data.device, dtype=a.data.dtype) for s in (rows, cols)
+            )
             # nothing meets itself unless both are inputs of one batch
             found = self.fused(a, b, first[:, None], (second if self.symmetric else -1 - second)[None])
             if found is not None:
@@ -176,7 +178,7 @@ class Blocks:
         if len(found):
             self.near.append(found)
 
-    def _repair(self, put: Callable[[str, Tensor, Block], None]) -> None:
+    def _repair(self, put: Put) -> None:
         """The entries of a band that were too near for float32, from the inputs in float64."""
         if not self.near:
             return
@@ -201,9 +203,9 @@ class Blocks:
 
 
 class Again(Blocks):
-    """Blocks with gradients whose graphs are not kept: each is computed again, from its inputs, in the backward pass."""
+    """Blocks with gradients whose graphs are not kept: each is computed again in the backward pass."""
 
-    def run(self, put: Callable[[str, Tensor, Block], None], shown: Progress) -> None:
+    def run(self, put: Put, shown: Progress) -> None:
         left, right = _split(self.one, self.plan.tile), _split(self.two, self.plan.tile)
         for rows, cols in self.plan.blocks(*self.shape, self.symmetric):
             a, b = left[rows.start // self.plan.tile], right[cols.start // self.plan.tile]
@@ -215,9 +217,7 @@ class Again(Blocks):
                     self._single.setdefault(key.removeprefix(SINGLE), []).append(value)
             shown.done(_pairs(rows, cols, self.symmetric))
 
-    def _checkpointed(
-        self, one: Inputs, two: Inputs, rows: slice, cols: slice
-    ) -> tuple[list[str], tuple[Tensor, ...]]:
+    def _checkpointed(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> tuple[list[str], tuple[Tensor, ...]]:
         names: list[str] = []
         context = contextvars.copy_context()  # what the call has set, such as how to sample, holds in the backward pass
 
@@ -270,93 +270,6 @@ def _assemble(run: Blocks, shown: Progress) -> dict[str, Any]:
     whole = Joined(run.shape, run.symmetric) if run.differentiable else Placed(run.shape, run.symmetric)
     run.run(whole.put, shown)
     return _nested(whole.all())
-
-
-class Placed:
-    """Kernels written block by block into arrays for all pairs."""
-
-    def __init__(self, shape: tuple[int, int], symmetric: bool) -> None:
-        self.shape, self.symmetric = shape, symmetric
-        self.out: dict[str, Tensor] = {}
-
-    def put(self, key: str, value: Tensor, block: Any) -> None:
-        """A block `[n, m, …]` at two slices, or entries `[k, …]` at two vectors of numbers."""
-        rows, cols = block
-        if isinstance(rows, Tensor):
-            return self._entries(self.out[key], value, rows, cols)
-        if key not in self.out:
-            if value.shape[:2] == self.shape:
-                self.out[key] = value
-                return None
-            self.out[key] = value.new_empty((*self.shape, *value.shape[2:]))
-        self.out[key][rows, cols] = value
-        if self.symmetric and rows != cols:
-            self.out[key][cols, rows] = mirrored(value)
-        return None
-
-    def _entries(self, out: Tensor, value: Tensor, rows: Tensor, cols: Tensor) -> None:
-        value = value.to(out.dtype)
-        if self.symmetric:
-            value = torch.where((rows == cols).view(-1, *[1] * (value.dim() - 1)), _square_symmetrised(value), value)
-            out[cols, rows] = mirrored(value[:, None])[0]
-        out[rows, cols] = value
-
-    def all(self) -> dict[str, Tensor]:
-        return self.out
-
-
-class Joined:
-    """Blocks put together without writing in place, for gradients."""
-
-    def __init__(self, shape: tuple[int, int], symmetric: bool) -> None:
-        self.symmetric = symmetric
-        self.grid: dict[str, dict[tuple[int, int], Tensor]] = {}
-
-    def put(self, key: str, value: Tensor, block: Block) -> None:
-        rows, cols = block
-        grid = self.grid.setdefault(key, {})
-        grid[rows.start, cols.start] = value
-        if self.symmetric and rows != cols:
-            grid[cols.start, rows.start] = mirrored(value)
-
-    def all(self) -> dict[str, Tensor]:
-        return {key: _joined(grid) for key, grid in self.grid.items()}
-
-
-def _joined(grid: dict[tuple[int, int], Tensor]) -> Tensor:
-    if len(grid) == 1:
-        return next(iter(grid.values()))
-    starts = sorted({i for i, _ in grid})
-    across = sorted({j for _, j in grid})
-    return torch.cat([torch.cat([grid[i, j] for j in across], 1) for i in starts], 0)
-
-
-def mirrored(value: Tensor) -> Tensor:
-    """[m, n, *axes, *axes′] from [n, m, *axes, *axes′]: the two copies change places."""
-    half = (value.dim() - 2) // 2
-    axes = list(range(2, value.dim()))
-    return value.permute(1, 0, *axes[half:], *axes[:half])
-
-
-def symmetrised(value: Tensor) -> Tensor:
-    """`[n, n, *axes, *axes′]` with what stands above the diagonal of the matrix over (n, *axes) on both sides of it."""
-    half = (value.dim() - 2) // 2
-    order = [0, *range(2, 2 + half), 1, *range(2 + half, value.dim())]
-    together = value.permute(order)
-    size = value.shape[0] * value.shape[2 : 2 + half].numel()
-    found = _upper(together.reshape(size, size)).reshape(together.shape)
-    back = [order.index(k) for k in range(value.dim())]
-    return found.permute(back).contiguous()
-
-
-def _square_symmetrised(value: Tensor) -> Tensor:
-    """The same for every `[*axes, *axes′]` of `[k, *axes, *axes′]`."""
-    size = value.shape[1 : 1 + (value.dim() - 1) // 2].numel()
-    return _upper(value.reshape(len(value), size, size)).reshape(value.shape)
-
-
-def _upper(matrix: Tensor) -> Tensor:
-    return matrix.triu() + matrix.triu(1).mT
 
 
 def _nested(out: dict[str, Any]) -> dict[str, Any]:

@@ -237,4 +237,3 @@ def _saved_nodes(entries: list[Entry], sizes: Mapping[str, int]) -> int:
             elif isinstance(v, ExpectJ):
                 total += 8 * SAVED * POLAR * own
     return total
-

@@ -24,7 +24,7 @@ ALL = 1 << 62
 
 @dataclass(frozen=True)
 class Limits:
-    """What a caller says of a call: bytes, inputs per side of a block, whether to draw a bar, the bar of a larger call."""
+    """What a caller says: bytes, inputs per side of a block, a bar or none; `shown` is the bar of a larger call."""
 
     memory: int | None = None
     tile: int | None = None
@@ -150,9 +150,7 @@ def _within(call: Call, b: Bytes, budget: int, tile: int, chunk: int) -> Plan:
     if found.band == ALL:
         return found
     side = found.tile
-    times = _largest(
-        -(-call.longest // side), lambda k: call.peak(b, replace(found, band=k * side)) <= budget
-    )
+    times = _largest(-(-call.longest // side), lambda k: call.peak(b, replace(found, band=k * side)) <= budget)
     return replace(found, band=times * side)
 
 

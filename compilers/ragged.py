@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from netsor.compilers.gram import mirrored
+from netsor.compilers.assembled import mirrored
 from netsor.compilers.inputs import as_tensor
 from netsor.compilers.plan import Limits
 from netsor.compilers.progress import Progress

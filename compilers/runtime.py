@@ -77,7 +77,9 @@ class Each:
     def joined(cls, parts: Sequence[Each], data: Inputs) -> Each:
         """The quantities of inputs that have been computed in parts, one after the other."""
         first = parts[0]
-        values = {k: v if first.shared(k, v) else torch.cat([p.values[k] for p in parts]) for k, v in first.values.items()}
+        values = {
+            k: v if first.shared(k, v) else torch.cat([p.values[k] for p in parts]) for k, v in first.values.items()
+        }
         arrays = {k: data.arrays[k] if k in data.arrays else torch.cat([p.data.arrays[k] for p in parts])
                   for k in first.data.arrays}  # fmt: skip
         return cls(data.having(arrays), first.constants, **values)

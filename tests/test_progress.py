@@ -24,18 +24,18 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr("netsor.compilers.progress.time.monotonic", lambda: self.now)
 
 
 def test_a_long_call_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    with pytest.warns(SlowWarning, match=r"^net: 1,000 pairs are expected to take about 51 s$") as found:
-        with Progress("net", 1000) as shown:
-            clock.now += 1  # for the inputs alone
-            shown.ready()
-            for _ in range(5):
-                clock.now += 0.5
-                shown.done(10)
+    message = r"^net: 1,000 pairs are expected to take about 51 s$"
+    with pytest.warns(SlowWarning, match=message) as found, Progress("net", 1000) as shown:
+        clock.now += 1  # for the inputs alone
+        shown.ready()
+        for _ in range(5):
+            clock.now += 0.5
+            shown.done(10)
     assert len(found) == 1
     assert found[0].filename == __file__
 
@@ -102,7 +102,7 @@ def test_an_interrupt_closes_the_bar(capsys: pytest.CaptureFixture[str]) -> None
             kernel.gram(x, tile=2, progress=True)
     finally:
         module.pairs = pairs
-    assert not tqdm._instances
+    assert not vars(tqdm).get("_instances")
     assert "mlp" in capsys.readouterr().err
     np.testing.assert_array_equal(kernel(x).ntk, kernel(x).ntk)
 
@@ -115,7 +115,8 @@ def test_the_cost_in_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.2, "less than a second"), (3.4, "about 3 s"), (57.9, "about 58 s"), (4321, "about 4,300 s")]
+    ("seconds", "text"),
+    [(0.2, "less than a second"), (3.4, "about 3 s"), (57.9, "about 58 s"), (4321, "about 4,300 s")],
 )
 def test_spoken(seconds: float, text: str) -> None:
     assert spoken(seconds) == text
@@ -132,8 +133,10 @@ def test_sampling_says_why_how_often_and_how_long() -> None:
         kernel(GRU)
     (warning,) = found
     text = str(warning.message)
-    assert text.startswith("gru: nngp, ntk are sampled, for want of an exact rule: no exact rule for a nonlinear function")
-    assert "gru.py:" in text and "4,096 draws take" in text and text.endswith((" s", "a second"))
+    assert text.startswith(
+        "gru: nngp, ntk are sampled, for want of an exact rule: no exact rule for a nonlinear function"
+    )
+    assert "gru.py:" in text and "512 draws take" in text and text.endswith((" s", "a second"))
     assert warning.filename == __file__
 
 
@@ -142,20 +145,12 @@ def test_sampling_to_a_tolerance_says_between_which_numbers() -> None:
         ns.compile(programs.batchnorm_mlp(1, "tanh", 0.1), tol=0.5)(GRU, get="nngp")
 
 
-def test_the_rest_of_a_mixed_request_is_named() -> None:
-    with pytest.warns(SamplingWarning, match=r"^gru: nngp is sampled") as found:
-        ns.compile(programs.gru(), samples=2**9)(GRU, get=("x", "nngp") if "x" in _vectors() else ("nngp",))
-    assert len(found) == 1
-
-
-def _vectors() -> set[str]:
-    return {line.out.name for line in programs.gru().lines if line.out.kind == "G"}
-
-
 def test_command_line_prints_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "x.npy", GRU[:1, :1])
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        assert main(["kernel", "gru", "--get", "nngp", "--x", str(tmp_path / "x.npy"), "-o", str(tmp_path / "k.npz")]) == 0
+        assert (
+            main(["kernel", "gru", "--get", "nngp", "--x", str(tmp_path / "x.npy"), "-o", str(tmp_path / "k.npz")]) == 0
+        )
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("netsor: gru: nngp is sampled, for want of an exact rule")

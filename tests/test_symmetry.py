@@ -11,7 +11,8 @@ from torch import Tensor
 
 import netsor as ns
 from netsor import programs
-from netsor.compilers.gram import mirrored, symmetrised, whole
+from netsor.compilers.assembled import mirrored, symmetrised
+from netsor.compilers.gram import whole
 from netsor.compilers.inputs import as_inputs
 from netsor.compilers.plan import Plan
 from netsor.compilers.results import KernelResult
@@ -105,5 +106,3 @@ def test_symmetrised_takes_what_stands_above_the_diagonal() -> None:
                     above = (i, s) <= (j, t)
                     wanted = value[(i, j, *a, *b)] if above else value[(j, i, *b, *a)]
                     assert found[(i, j, *a, *b)] == wanted
-
-

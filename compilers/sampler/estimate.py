@@ -52,7 +52,9 @@ def estimate(
     sample(pilot)
     rate = _timed(lambda: sample(Normals(PILOT, pilot.used, seed, -1, place))) / PILOT if announce else 0.0
     directions = pilot.used + 8  # ranks may grow a little with the number of draws
-    per_draw = 8 * (1.5 * stored() / PILOT + 8 * directions)  # with what is made of them, and on the way to Sobol points
+    per_draw = 8 * (
+        1.5 * stored() / PILOT + 8 * directions
+    )  # with what is made of them, and on the way to Sobol points
     largest = max(PILOT, min(MOST, power(int(memory / per_draw) // 2)))
     with shown or Progress() as bar:
         run = Scrambles(sample, relative, directions, seed, place, bar)

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.compilers.assembled import symmetrised
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram, trained_uses
 from netsor.compilers.finite.values import axis_names
-from netsor.compilers.gram import symmetrised
 from netsor.compilers.progress import Progress, outside, spoken
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.estimate import Estimate, Forecast, Quantities, estimate

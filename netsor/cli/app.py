@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(args: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warn
+            warnings.showwarning = _warn  # type: ignore[assignment]
             code: int = args.run(args)
         sys.stdout.flush()
         return code
