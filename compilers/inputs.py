@@ -50,10 +50,19 @@ class Inputs:
                     f"{name} has {mine} features in the first batch and {theirs} in the second", code="NT602"
                 )
 
+    def features(self) -> dict[str, int]:
+        """The sizes of the axes, and as "feature" the largest dimension of the data."""
+        dims = [self.arrays[name].shape[-1] for name, (kind, _) in self.signature.items() if kind == "data"]
+        return {"feature": max(dims, default=1)} | self.size
+
     def slice(self, part: Part) -> Inputs:
         """Some of the samples."""
+        return self.having({k: v[part] for k, v in self.arrays.items()})
+
+    def having(self, arrays: Mapping[str, Tensor]) -> Inputs:
+        """The same with other samples, `[sample, …]` like these."""
         twin = copy.copy(self)
-        twin.arrays = {k: v[part] for k, v in self.arrays.items()}
+        twin.arrays = dict(arrays)
         twin.samples = next(iter(twin.arrays.values())).shape[0]
         return twin
 

@@ -78,6 +78,24 @@ class Each:
         """Some of the inputs as the second ones: [1, m, ...], or, one for each of the first, [n, 1, ...]."""
         return self._moved(self.data.cols(part, aligned), part, 1 if aligned else 0)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Each], data: Inputs) -> Each:
+        """The quantities of inputs that have been computed in parts, one after the other."""
+        first = parts[0]
+
+        def whole(name: str, each: list[Any]) -> Any:
+            return each[0] if first.shared(name, each[0]) else torch.cat(each)
+
+        values = {k: whole(k, [p.values[k] for p in parts]) for k in first.values}
+        results = {k: whole(k, [p.results[k] for p in parts]) for k in first.results}
+        arrays = {k: data.arrays[k] if k in data.arrays else torch.cat([p.data.arrays[k] for p in parts])
+                  for k in first.data.arrays}  # fmt: skip
+        return cls(data.having(arrays), first.constants, results, **values)
+
+    def shared(self, name: str, value: Any) -> bool:
+        """Does a quantity stand once for all inputs?"""
+        return name in self.constants or not isinstance(value, Tensor) or value.shape[0] == 1 != self.data.samples
+
     def _moved(self, data: Inputs, part: Part, dim: int) -> Each:
         return Each(data, self.constants, None, **{k: self._sliced(k, v, part, dim) for k, v in self.values.items()})
 

@@ -66,6 +66,14 @@ class Diagnostic:
         return text
 
 
+class SlowWarning(UserWarning):
+    """A call is expected to take more than ten seconds."""
+
+
+class SamplingWarning(UserWarning):
+    """A kernel has no exact rule and is sampled."""
+
+
 class NetsorError(Exception):
     """Base of all errors of this library; `diagnostic` says what, where, why and the remedy."""
 

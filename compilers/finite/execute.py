@@ -80,7 +80,12 @@ class Run:
             inner.index, inner.values = t, {}
             for v, value in self.block(loop.body, inner).items():
                 inner.finished[v][t] = value
-        return {v: _stacked(loop.axis.name, [inner.finished[v][t] for t in range(size)]) for v in loop.made}
+        steps = range(size)
+        return {v: _stacked(loop.axis.name, [inner.finished[v][t] for t in steps]) for v in self.kept(loop)}
+
+    def kept(self, loop: Loop) -> Sequence[ir.Var]:
+        """The variables of a loop that are read after it."""
+        return loop.made
 
     def line(self, line: ir.Line, scope: Scope) -> Value:
         fixed = scope.fixed()

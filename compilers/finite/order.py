@@ -51,6 +51,18 @@ def steps(lines: Sequence[ir.Line], cut: frozenset[ir.Var] = frozenset()) -> tup
     return tuple(result)
 
 
+def read_outside(order: Sequence[Step], lines: Sequence[ir.Line]) -> frozenset[ir.Var]:
+    """The variables made in a loop that lines outside of it read."""
+    found: set[ir.Var] = set()
+    for loop in order:
+        if isinstance(loop, Loop):
+            inside = frozenset(loop.made)
+            for line in lines:
+                found |= inside & set(inputs_of(line)) if line.out not in inside else frozenset()
+            found |= read_outside(loop.body, lines)
+    return frozenset(found)
+
+
 def _loop(lines: Sequence[ir.Line], cut: frozenset[ir.Var]) -> Loop:
     shifts = [line for line in lines if isinstance(line, ir.Shift) and line.out not in cut]
     for axis in dict.fromkeys(s.axis for s in shifts):

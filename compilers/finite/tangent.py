@@ -64,7 +64,8 @@ def _matrix(network: Network, line: ir.InputMatrix, uses: Sequence[Use], values:
         y, z = use.line.out, use.line.vector
         rest = [a for a in axis_names(y) if a not in own]
         sizes = [network.binding.size(d.size) for d in y.dims if d.axis.name in rest]
-        dy = torch.stack([Value(g, axis_names(y)).aligned([*own, *rest]) for g in gradient(y)])
+        parts = [Value(g, axis_names(y)).aligned([*own, *rest]) for g in gradient(y)]
+        dy = parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
         x = values[z].aligned([*own, *rest]).unsqueeze(0)
         dy, x = (_arranged(t, network.samples, shape, sizes) for t in (dy, x))
         lefts.append(x if use.transposed else dy)

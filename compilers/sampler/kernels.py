@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,15 +13,17 @@ from torch import Tensor
 
 from netsor import ir
 from netsor.backprop import with_backward
+from netsor.compilers.assembled import symmetrised
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram
 from netsor.compilers.finite.values import axis_names
+from netsor.compilers.progress import Progress, outside, spoken
 from netsor.compilers.results import KernelResult
-from netsor.compilers.sampler.estimate import Estimate, Quantities, estimate
+from netsor.compilers.sampler.estimate import Estimate, Forecast, Quantities, estimate
 from netsor.compilers.sampler.paths import Drawn, Paths
-from netsor.errors import InputError
-from netsor.facts import ratio
+from netsor.errors import Diagnostic, InputError, SamplingWarning
+from netsor.facts import ratio, trained_uses
 
 SCALAR, VECTOR, TERM = "scalar\n", "vector\n", "terms\n"  # no name begins like these
 SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are relative to
@@ -29,22 +32,39 @@ SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are 
 def sampled(
     p: Any, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, dtype: torch.dtype | None = None, device: torch.device | None = None,
-    memory: float = 2e9,
+    memory: float = 2e9, progress: bool | None = None, why: Diagnostic | None = None,
 ) -> KernelResult:  # fmt: skip
     """The kernels asked for, each with its standard errors in `errors`; nothing is differentiable.
 
-    All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None.
+    All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None. With `why`, what has
+    no exact rule, a SamplingWarning comes first.
     """
     first, second = batches(p, x1, x2, device)
     program = with_backward(p) if {"ntk", "terms"} & set(get) else p
-    paths = Paths(program, first + second, conditioned=True)
+    paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
     request = Request(program, tuple(get), len(first))
     with torch.no_grad():
         found = estimate(
             lambda normals: request.evaluate(paths.draw(normals)), relative, lambda: request.stored,
             tol=tol, samples=samples, seed=seed, device=device, memory=memory,
+            announce=None if why is None else lambda plan: warn(p.name, get, why, plan),
+            shown=Progress(p.name, unit="draws", show=progress),
         )  # fmt: skip
-    return collected(found, dtype or floating(x1, x2))
+    return collected(found, dtype or floating(x1, x2), x2 is None)
+
+
+def warn(name: str, get: Sequence[str], why: Diagnostic, plan: Forecast) -> None:
+    """Why the kernels are sampled, from how many draws, and in which time."""
+    place = "" if why.location is None else f" ({why.location})"
+    times = f"{plan.least:,} draws take {spoken(plan.least * plan.rate)}"
+    if plan.goal is not None:
+        times += (
+            f", and up to {plan.most:,} ({spoken(plan.most * plan.rate)}) are drawn until the standard error is"
+            f" {plan.goal:g} of √(K_ii K_jj); tol= and samples= of ns.compile set this"
+        )
+    verb = "is" if len(get) == 1 else "are"
+    text = f"{name}: {', '.join(get)} {verb} sampled, for want of an exact rule: {why.message}{place}. {times}"
+    warnings.warn(text, SamplingWarning, stacklevel=outside())
 
 
 def batches(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
@@ -81,7 +101,7 @@ class Request:
 
     def evaluate(self, drawn: Drawn) -> Quantities:
         """Kernels `[sample, sample′, …]` and scalars `[sample, *axes]`; with two batches also the kernels of each."""
-        self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
+        self.stored = drawn.made
         one, two = drawn.groups(0, self.first), drawn.groups(self.first)
         if not two.networks:
             return self._kernels(one, one)
@@ -126,6 +146,17 @@ class Request:
         for places, part in parts:
             out[list(places)] = part.expand(len(places), *part.shape[1:])
         return out
+
+
+def needed(p: ir.ProgramLike, get: Sequence[str]) -> frozenset[ir.Var]:
+    """The variables that the kernels asked for are taken from."""
+    found = {v for o in p.outputs for v in (o.readout, o.vector)}
+    found |= {r.value for r in p.returned if r.name in get}
+    found |= {line.out for line in p.lines if line.out.name in get}
+    if {"ntk", "terms"} & set(get):
+        found |= {g.is_ for g in p.gradients}
+        found |= {use.line.vector for uses in trained_uses(p.lines).values() for use in uses}
+    return frozenset(found)
 
 
 def ntk_terms(drawn: Drawn, other: Drawn) -> Quantities:
@@ -202,14 +233,17 @@ def _roots(kernel: Tensor) -> Tensor:
     return square.diagonal().abs().sqrt().reshape(shape)
 
 
-def collected(found: Estimate, dtype: torch.dtype) -> KernelResult:
-    """A call's result; what errors are relative to is left out."""
+def collected(found: Estimate, dtype: torch.dtype, symmetric: bool = False) -> KernelResult:
+    """A call's result; what errors are relative to is left out. Kernels of one batch are exactly symmetric."""
     result = KernelResult(method="sampled", error=found.relative)
     for name, mean in found.mean.items():
         if name.startswith(SIDES):
             continue
-        value, key = mean.to(dtype), name.removeprefix(SCALAR).removeprefix(VECTOR).replace(TERM, "terms.")
-        result.errors[key], result.methods[key] = found.error[name].to(dtype), "sampled"
+        value, error = mean.to(dtype), found.error[name].to(dtype)
+        if symmetric and not name.startswith(SCALAR):
+            value, error = symmetrised(value), symmetrised(error)
+        key = name.removeprefix(SCALAR).removeprefix(VECTOR).replace(TERM, "terms.")
+        result.errors[key], result.methods[key] = error, "sampled"
         if name in ("nngp", "ntk"):
             setattr(result, name, value)
         elif name.startswith(TERM):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _guarded(args: argparse.Namespace) -> int:
     try:
-        code: int = args.run(args)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn  # type: ignore[assignment]
+            code: int = args.run(args)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -37,6 +40,11 @@ def _guarded(args: argparse.Namespace) -> int:
         return BROKEN_PIPE
     except Exception as error:
         return show(error, args.debug)
+
+
+def _warn(message: Warning | str, *_: object) -> None:
+    """A warning as one line."""
+    print(f"netsor: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 # ---------------------------------------------------------------- arguments
