@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from netsor.compilers.expectation import E2, Fn
@@ -27,6 +28,7 @@ from netsor.compilers.tilted import Tangent, Tilted, pair, single, span
 from netsor.errors import InputError
 
 STEP, FINE, REACH = 0.08, 0.025, 60.0  # of the double, of the single integral; log of the largest node
+SAME = 1e-13  # of the largest covariance: batches that differ by less have the same elements
 CHUNK = 2**15  # entries of the result at this many nodes are computed at once
 
 
@@ -87,8 +89,22 @@ def _one(
     """One pair of batches, and an error bound from the grid with half of its nodes."""
     if theta is not None:
         _finite_tangent(s, t, x, eps)
-    if eps[0] == eps[1] and powers[0] == powers[1] and _same(s, t, x):
-        return _one_single(f, g, 2 * powers[0], eps[0], s, theta)
+    order = _order(s, t, x) if eps[0] == eps[1] and powers[0] == powers[1] else None
+    if order is None:
+        return _one_pair(f, g, powers, eps, s, t, x, theta)
+    back = torch.argsort(order)
+    value, error = _one_single(f, g, 2 * powers[0], eps[0], s, None if theta is None else theta[:, back])
+    value = value[:, order]
+    if torch.is_grad_enabled() and any(m.requires_grad for m in (s, t, x)):  # each has its share of the derivative
+        moving, _ = _one_pair(f, g, powers, eps, s, t, x, theta)
+        value = value.detach() + (moving - moving.detach())
+    return value, error
+
+
+def _one_pair(
+    f: Fn, g: Fn, powers: tuple[float, float], eps: tuple[float, float], s: Tensor, t: Tensor, x: Tensor,
+    theta: Tensor | None,
+) -> tuple[Tensor, float]:  # fmt: skip
     u, v = _basis(s, eps[0]), _basis(t, eps[1])
     points, weights = grid(x.device, STEP)
     a1, a2 = points / _scale(s, eps[0]), points / _scale(t, eps[1])
@@ -118,12 +134,17 @@ def _zeros(u: Tensor, v: Tensor) -> Tensor:
     return u.new_zeros(len(u), len(v))
 
 
-def _same(s: Tensor, t: Tensor, x: Tensor) -> bool:
-    """Is the second batch the first one?"""
-    if s.shape != t.shape:
-        return False
-    size = float(s.detach().abs().max())
-    return float((s - x).detach().abs().max()) <= 1e-13 * size and float((s - t).detach().abs().max()) <= 1e-13 * size
+def _order(s: Tensor, t: Tensor, x: Tensor) -> Tensor | None:
+    """π with z̄_j = z_π(j), when the second batch has the elements of the first."""
+    s, t, x = s.detach(), t.detach(), x.detach()
+    size = SAME * float(s.abs().max())
+    one, two = s.diagonal(), t.diagonal()
+    if s.shape != t.shape or float((one.sort().values - two.sort().values).abs().max()) > size:
+        return None
+    _, found = linear_sum_assignment((one[None, :] + two[:, None] - 2 * x.mT).cpu().numpy())
+    order = torch.as_tensor(found, device=s.device)
+    apart = max(float((s[:, order] - x).abs().max()), float((s[order][:, order] - t).abs().max()))
+    return order if apart <= size else None
 
 
 def _log_weight(a: Tensor, weights: Tensor, power: float, eps: float) -> Tensor:
