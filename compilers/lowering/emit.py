@@ -52,6 +52,7 @@ from netsor.compilers.torch_functions import torch_source
 from netsor.functions import Head
 
 Z = sp.Symbol("z", real=True)
+LONG = 32  # terms of a sum that are written as one expression; Python reads 200 nested calls
 
 
 @dataclass
@@ -162,6 +163,9 @@ class Emitter:
                 return self._indicator(v, order)
 
     def _sum(self, v: Add, order: Sequence[Sym]) -> str:
+        if len(v.args) > LONG:
+            half = len(v.args) // 2
+            return f"rt.add({', '.join(self._sum(Add(part), order) for part in (v.args[:half], v.args[half:]))})"
         return self._one_pass(v, order) if self.space == "pair" else self._added(v, order)
 
     def _added(self, v: Add, order: Sequence[Sym]) -> str:
