@@ -309,7 +309,6 @@ def softmax(x: Any, dim: int, size: int, mask: Any = None) -> Tensor:
 def square(x: Any, leads: int, rows: tuple[int, ...], cols: tuple[int, ...]) -> Tensor:
     """A kernel over the elements of a batch as matrices: axes of rows and of columns flattened."""
     t = torch.as_tensor(x)
-    t = t.reshape((1,) * (leads + len(rows) + len(cols) - t.dim()) + tuple(t.shape))  # a number has no dimensions
     t = t.expand((*t.shape[:leads], *rows, *cols))
     return t.reshape((*t.shape[:leads], math.prod(rows), math.prod(cols)))
 

@@ -567,7 +567,10 @@ class Emitter:
 
     def _square(self, v: Value, outer: list[Sym], rows: tuple[Sym, ...], cols: tuple[Sym, ...]) -> str:
         sizes = ["(" + ", ".join(self.size(s.size, s.copy) for s in side) + ",)" for side in (rows, cols)]
-        return f"rt.square({self.emit(v, [*outer, *rows, *cols])}, {self.leads + len(outer)}, {sizes[0]}, {sizes[1]})"
+        text, leads = self.emit(v, [*outer, *rows, *cols]), self.leads + len(outer)
+        if isinstance(v, Num):
+            text = f"rt.ranked({text}, {self.data(0)}, {leads + len(rows) + len(cols)})"
+        return f"rt.square({text}, {leads}, {sizes[0]}, {sizes[1]})"
 
     def _means(self, means: Sequence[Value | None], order: Sequence[Sym]) -> list[str]:
         if all(m is None for m in means):
