@@ -51,6 +51,7 @@ from netsor.compilers.derive.values import (
     sum_over,
     symbols,
 )
+from netsor.errors import UnsupportedError
 from netsor.functions import exact
 
 
@@ -374,6 +375,11 @@ def scalar_function(expr: sp.Expr, names: list[sp.Symbol], args: list[Value]) ->
 
     numbers = {s: v.value for s, v in zip(names, args, strict=True) if isinstance(v, Num)}
     expr = sp.sympify(expr.xreplace(numbers))
+    if expr.has(sp.nan, sp.zoo, sp.oo, -sp.oo):
+        raise UnsupportedError(
+            "a function of scalars has no value at their limits: it divides by zero", code="NT703",
+            hint="a positive eps, or a variance that is not zero",
+        )  # fmt: skip
     used = [(s, v) for s, v in zip(names, args, strict=True) if s in expr.free_symbols]
     if expr.is_number:
         return Num(expr)
