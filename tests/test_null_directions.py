@@ -277,3 +277,23 @@ def test_variance_zero_is_the_limit_in_every_program(name: str) -> None:
     for array in trained(p):
         zero, small = (ns.compile(with_variance(p, array, v))(x).ntk for v in (0, 1e-10))
         torch.testing.assert_close(zero, small, rtol=0, atol=1e-7 * float(small.abs().max()))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_sampled_limit_agrees_with_the_rule(name: str) -> None:
+    """ns.limit reads gradients of the null directions from its draws."""
+    make, x = CASES[name]
+    limit, wanted = ns.limit(make(ns.relu), x, samples=2**15), ns.compile(make(ns.relu))(x).ntk
+    assert limit.method == "sampled" and wanted is not None
+    assert bool(((limit.ntk - wanted).abs() <= 5 * limit.error("ntk") + 1e-12).all())
+
+
+@pytest.mark.parametrize("name", ["tied_autoencoder", "gia_counterexample"])
+def test_tied_matrices_with_equal_inputs_and_variance_zero(name: str) -> None:
+    """Cov(Ẑ)⁺ where a matrix has variance 0, or its arguments are equal."""
+    p, x = programs.BUILTIN[name](), torch.tensor([[1.0, 0.5], [1.0, 0.5], [-0.3, 0.7]], dtype=torch.float64)
+    for q in (p, *(with_variance(p, array, 0) for array in trained(p))):
+        wanted = torch.as_tensor(np.asarray(ns.limit(q, x).ntk, dtype=float))
+        found = ns.simulate(q, x, [256], 24, limit=False, progress=False).kernels("ntk_autograd", 256)
+        error = 5 * found.std(0) / 24**0.5 + 4 * torch.linalg.vector_norm(wanted) / 256
+        assert bool(((found.mean(0) - wanted).abs() <= error).all())
