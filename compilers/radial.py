@@ -24,10 +24,11 @@ from netsor.compilers.expectation import E2, Fn
 from netsor.compilers.expectation.gauss import ratio
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.terms import Term
-from netsor.compilers.tilted import Tangent, Tilted, pair, single, span
+from netsor.compilers.tilted import Tangent, Tilted, noise, pair, single, span
 from netsor.errors import InputError
 
 STEP, FINE, REACH = 0.08, 0.025, 60.0  # of the double, of the single integral; log of the largest node
+ROUNDING = 32 * 2.0**-52  # share of a variance
 SAME = 1e-13  # of the largest covariance: batches that differ by less have the same elements
 CHUNK = 2**15  # entries of the result at this many nodes are computed at once
 
@@ -45,18 +46,23 @@ def nodes(within: bool) -> int:
     return side if within else side**2
 
 
-def _basis(s: Tensor, eps: float) -> Tensor:
-    """An orthonormal basis of the range of S, in which a batch of rank r has r coordinates.
+def _basis(s: Tensor, eps: float) -> tuple[Tensor, float]:
+    """An orthonormal basis of the range of S, in which a batch of rank r has r coordinates, and an error of this.
 
-    All elements where derivatives are asked for: they turn the range.
+    A share of the variance that is left out closes angles by its root, unless it is rounding. Where derivatives are
+    asked for the basis is that of all elements: they turn the range.
     """
-    _, u = span(s)
+    w, u = span(s)
     if not u.shape[1] and eps <= 0:
         raise InputError(
             "batch normalisation of a batch of identical rows with eps = 0 divides by zero", code="NT610",
             hint="give eps a positive value",
         )  # fmt: skip
-    return torch.eye(len(s), dtype=s.dtype, device=s.device) if torch.is_grad_enabled() and s.requires_grad else u
+    if torch.is_grad_enabled() and s.requires_grad:
+        return torch.eye(len(s), dtype=s.dtype, device=s.device), 0.0
+    trace = float(s.detach().diagonal().sum())
+    lost = abs(trace - float(w.sum())) / trace if trace > 0 else 0.0
+    return u, lost**0.5 if lost > ROUNDING else 0.0
 
 
 def _scale(s: Tensor, eps: float) -> Tensor:
@@ -105,7 +111,7 @@ def _one_pair(
     f: Fn, g: Fn, powers: tuple[float, float], eps: tuple[float, float], s: Tensor, t: Tensor, x: Tensor,
     theta: Tensor | None,
 ) -> tuple[Tensor, float]:  # fmt: skip
-    u, v = _basis(s, eps[0]), _basis(t, eps[1])
+    (u, lost), (v, lost2) = _basis(s, eps[0]), _basis(t, eps[1])
     points, weights = grid(x.device, STEP)
     a1, a2 = points / _scale(s, eps[0]), points / _scale(t, eps[1])
     first, second = 2 * a1 / s.shape[-1], 2 * a2 / t.shape[-1]
@@ -113,7 +119,8 @@ def _one_pair(
     tangent = None if theta is None else Tangent.of(theta, u, v)
     s, t = u.mT @ s @ u, v.mT @ t @ v
     sizes = _size(f, s, first, theta)[:, None] + _size(g, t, second, theta)[None, :]
-    return _summed(f, g, pair(s, t, u.mT @ x @ v, first, second, lead, sizes), u, v, tangent)
+    value, error = _summed(f, g, pair(s, t, u.mT @ x @ v, first, second, lead, sizes), u, v, tangent)
+    return value, error + lost + lost2
 
 
 def _summed(f: Fn, g: Fn, at: Tilted, u: Tensor, v: Tensor, theta: Tangent | None) -> tuple[Tensor, float]:
@@ -137,9 +144,11 @@ def _zeros(u: Tensor, v: Tensor) -> Tensor:
 def _order(s: Tensor, t: Tensor, x: Tensor) -> Tensor | None:
     """π with z̄_j = z_π(j), when the second batch has the elements of the first."""
     s, t, x = s.detach(), t.detach(), x.detach()
-    size = SAME * float(s.abs().max())
+    if s.shape != t.shape:
+        return None
+    size = max(SAME * float(s.abs().max()), *(noise(torch.linalg.eigvalsh(m)) for m in (s, t)))
     one, two = s.diagonal(), t.diagonal()
-    if s.shape != t.shape or float((one.sort().values - two.sort().values).abs().max()) > size:
+    if float((one.sort().values - two.sort().values).abs().max()) > size:
         return None
     _, found = linear_sum_assignment((one[None, :] + two[:, None] - 2 * x.mT).cpu().numpy())
     order = torch.as_tensor(found, device=s.device)
@@ -235,10 +244,11 @@ def radial_single(f: Fn, g: Fn, power: float, eps: float, s: Tensor) -> Tensor:
 
 
 def _one_single(f: Fn, g: Fn, power: float, eps: float, s: Tensor, theta: Tensor | None = None) -> tuple[Tensor, float]:
-    u = _basis(s, eps)
+    u, lost = _basis(s, eps)
     points, weights = grid(s.device, FINE)
     a = points / _scale(s, eps)
     tangent = None if theta is None else Tangent.of(theta, u, u)
     s, c = u.mT @ s @ u, 2 * a / s.shape[-1]
     sizes = _size(f, s, c, theta) + _size(g, s, c, theta)
-    return _summed(f, g, single(s, c, power, _log_weight(a, weights, power, eps), sizes), u, u, tangent)
+    value, error = _summed(f, g, single(s, c, power, _log_weight(a, weights, power, eps), sizes), u, u, tangent)
+    return value, error + lost

@@ -12,7 +12,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-RANGE = 1e-12  # an eigenvalue below this share of the largest is zero
+RANGE = 1e-14  # an eigenvalue below this share of the largest counts as zero
+EXPLAINING = 1e-12  # one below this explains nothing of the other batch: its share would be lost in the quotient
 LEAST = 50.0  # nodes where the integrand is below e⁻⁵⁰ of its largest are left out
 
 Slopes = tuple[Tensor, Tensor, Tensor, Tensor]  # of diag k11 [nodes, B], diag k22 [nodes, C], k12 [nodes, B, C], log
@@ -130,11 +131,16 @@ def single(s: Tensor, c: Tensor, power: float, lead: Tensor, sizes: Tensor) -> S
     return Single(p, p, p, lead[kept] - 0.5 * log, kept % 2 == 0, 2, c, power)
 
 
-def span(s: Tensor) -> tuple[Tensor, Tensor]:
-    """The positive eigenvalues of S and their eigenvectors."""
+def span(s: Tensor, share: float = RANGE) -> tuple[Tensor, Tensor]:
+    """The eigenvalues of S above a share of the largest and above rounding, and their eigenvectors."""
     w, u = torch.linalg.eigh(s.detach())
-    kept = w > RANGE * w.amax().clamp_min(1e-300) if len(w) else w > 0
+    kept = w > (share * w.amax().clamp_min(1e-300)).clamp_min(noise(w)) if len(w) else w > 0
     return w[kept], u[:, kept]
+
+
+def noise(w: Tensor) -> float:
+    """Rounding of a covariance, as its negative eigenvalues show it: large where a large mean was subtracted."""
+    return max(0.0, -16 * float(w.min()))
 
 
 def _tilted_second(s: Tensor, t: Tensor, x: Tensor, x1: Tensor, a: Tensor) -> Tensor:
@@ -144,7 +150,7 @@ def _tilted_second(s: Tensor, t: Tensor, x: Tensor, x1: Tensor, a: Tensor) -> Te
     each other lose nothing.
     """
     with torch.no_grad():
-        w, u = span(s)
+        w, u = span(s, EXPLAINING)
         explained = u @ ((u.mT @ x) / w[:, None])
         stable = explained.mT @ x1 + _unexplained(t, t - x.mT @ explained)
     formula = t - a[:, None, None] * (x.mT @ x1)
@@ -157,7 +163,7 @@ def _unexplained(t: Tensor, rest: Tensor) -> Tensor:
     if not t.shape[-1]:
         return rest
     w, q = torch.linalg.eigh(0.5 * (rest + rest.mT))
-    kept = q[:, w > RANGE * torch.linalg.eigvalsh(t).amax()]
+    kept = q[:, w > EXPLAINING * torch.linalg.eigvalsh(t).amax()]
     return kept @ (kept.mT @ rest @ kept) @ kept.mT
 
 
