@@ -50,7 +50,8 @@ class Tilted:
     def part(self, some: slice) -> Self:
         """Some of the nodes."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: x[some] for name, x in values.items() if isinstance(x, Tensor)})
+        kept: dict[str, Any] = {name: x[some] for name, x in values.items() if isinstance(x, Tensor)}
+        return replace(self, **kept)
 
     def slopes(self, theta: Tangent, u: Tensor, v: Tensor) -> Slopes:
         """The derivative of the tilted law along Θ, in all elements."""

@@ -224,8 +224,8 @@ def _no_derivative(_: int) -> Function:
 
 zero = Function("zero", lambda x: sp.Integer(0), opaque=False, parity="even", growth="bounded")
 step = Function(
-    "step", lambda x: sp.Heaviside(x, sp.Rational(1, 2)), derivative=_no_derivative, growth="bounded", kinks=(0.0,), jumps=True,
-    evaluate=_step_value,
+    "step", lambda x: sp.Heaviside(x, sp.Rational(1, 2)), derivative=_no_derivative, growth="bounded", kinks=(0.0,),
+    jumps=True, evaluate=_step_value,
 )  # fmt: skip
 sign = Function(
     "sign", lambda x: 2 * step.head(x) - 1, derivative=_no_derivative, parity="odd", growth="bounded", kinks=(0.0,),

@@ -126,7 +126,7 @@ def test_gradients_at_equal_batches_belong_to_one_of_them() -> None:
     kernel = ns.compile(programs.batchnorm_mlp(1, "relu", 0.1))
 
     def f(z: Tensor) -> Tensor:
-        out: Tensor = kernel(z, x, get="nngp").nngp[0, 0, 0].sum()  # type: ignore[index]
+        out: Tensor = kernel(z, x, get="nngp").nngp[0, 0, 0].sum()
         return out
 
     moving = x.clone().requires_grad_()
@@ -183,7 +183,7 @@ def test_variance_zero_is_the_limit(name: str, phi: ns.Function) -> None:
     """Angles between equal rows open like √var."""
     make, x = CASES[name]
     k = [ns.compile(make(phi, v))(x).ntk for v in (0, 1e-10)]
-    torch.testing.assert_close(k[0], k[1], rtol=0, atol=2e-5 * float(k[0].abs().max()))  # type: ignore[union-attr]
+    torch.testing.assert_close(k[0], k[1], rtol=0, atol=2e-5 * float(k[0].abs().max()))
 
 
 def meets(p: ns.Program, x: Any, result: Any, method: str = "ntk_autograd", width: int = 128, seeds: int = 24) -> None:
@@ -276,7 +276,7 @@ def test_variance_zero_is_the_limit_in_every_program(name: str) -> None:
     x = inputs(p)
     for array in trained(p):
         zero, small = (ns.compile(with_variance(p, array, v))(x).ntk for v in (0, 1e-10))
-        torch.testing.assert_close(zero, small, rtol=0, atol=1e-7 * float(small.abs().max()))  # type: ignore[union-attr]
+        torch.testing.assert_close(zero, small, rtol=0, atol=1e-7 * float(small.abs().max()))
 
 
 @pytest.mark.parametrize("name", CASES)
