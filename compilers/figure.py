@@ -67,11 +67,6 @@ def _canvas(size: tuple[float, float] = (6.4, 4.8)) -> Any:
     return Figure(figsize=size, layout="constrained")
 
 
-def _plain(name: str) -> str:
-    """A name that matplotlib does not read as mathematics."""
-    return one_line(name).replace("$", r"\$")
-
-
 def save(results: Sequence[Simulation], path: str | Path, keys: Sequence[str] | None = None) -> None:
     """Write the figure; the name's ending chooses the format."""
     figure(results, keys).savefig(path, dpi=150)
@@ -97,7 +92,7 @@ def _curve(axes: Any, result: Simulation, key: str) -> None:
 
 def _plain(label: str) -> str:
     """A label that matplotlib shows as it is: no formula between dollars, no underscore in front, which hides it."""
-    text = label.replace("$", r"\$")
+    text = one_line(label).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 

@@ -16,7 +16,7 @@ from netsor.functions import Head
 Array = npt.NDArray[np.float64]
 
 _HEADS: dict[str, Callable[[Array], Any]] = {
-    "step": lambda x: (x > 0).astype(np.float64),
+    "step": lambda x: np.heaviside(x, 0.5),
     "sign": np.sign,
     "relu": lambda x: np.maximum(x, 0.0),
     "abs": np.abs,

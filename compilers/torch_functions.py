@@ -22,20 +22,20 @@ from netsor.errors import UnsupportedError
 from netsor.functions import Head, write_out
 
 _F = "torch.nn.functional"
-_STEP = "torch.relu(torch.sign({0}))"  # 0 at 0, keeps dtype and NaN
+_STEP = "((1 + torch.sign({0})) / 2)"  # ½ at 0, keeps dtype and NaN
+_RELU = "torch.maximum({0}, torch.zeros(()))"  # its derivative by autograd is ½ at 0, that of torch.relu is 0
 
 # name of a head -> torch source; {0} is the argument, {c} the parameter of a name with brackets
 HEADS: dict[str, str] = {
     "step": _STEP,
     "sign": "torch.sign({0})",
-    "relu": "torch.relu({0})",
+    "relu": _RELU,
     "abs": "torch.abs({0})",
-    "leaky_relu[]": _F + ".leaky_relu({0}, {c})",
     "leaky_relu[]'": "({c} + (1 - {c}) * " + _STEP + ")",
     "elu": _F + ".elu({0})",
     "elu'": "torch.exp(torch.clamp({0}, max=0))",
     "elu''": "(torch.exp(torch.clamp({0}, max=0)) * (1 - " + _STEP + "))",
-    "elu[]": _F + ".elu({0}, alpha={c})",
+    "elu[]": "(" + _RELU + " + {c} * torch.expm1(torch.minimum({0}, torch.zeros(()))))",
     "elu[]'": "({c} * torch.exp(torch.clamp({0}, max=0)) + (1 - {c}) * " + _STEP + ")",
     "elu[]''": "({c} * torch.exp(torch.clamp({0}, max=0)) * (1 - " + _STEP + "))",
     "erf": "torch.erf({0})",
@@ -218,19 +218,17 @@ class _Printer:
         numbers = [a for a in e.args if a.is_number]
         rest = [self.inside(a) for a in sorted(e.args, key=sp.default_sort_key) if not a.is_number]
         call = "torch.maximum" if largest else "torch.minimum"
-        source = reduce(lambda a, b: f"{call}({a}, {b})", rest)
-        for number in numbers:
-            source = f"torch.clamp({source}, {'min' if largest else 'max'}={constant(number)[0]})"
-        return source, _ATOM
+        fixed = [f"torch.tensor({constant(number)[0]}, dtype=torch.float64)" for number in numbers]
+        return reduce(lambda a, b: f"{call}({a}, {b})", [*rest, *fixed]), _ATOM
 
     def _heaviside(self, e: sp.Heaviside) -> Text:
         x = self.inside(e.args[0])
         at_zero = e.args[1] if len(e.args) > 1 else sp.Rational(1, 2)
         if at_zero == 0:
-            return _STEP.format(x), _ATOM
+            return f"torch.relu(torch.sign({x}))", _ATOM
         if at_zero == 1:
-            return f"(1 - {_STEP.format(f'-({x})')})", _ATOM
-        return f"((1 + torch.sign({x})) / 2)", _ATOM
+            return f"(1 - torch.relu(torch.sign(-({x}))))", _ATOM
+        return _STEP.format(x), _ATOM
 
     def _piecewise(self, e: sp.Piecewise) -> Text:
         source = "torch.nan"

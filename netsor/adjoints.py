@@ -7,7 +7,7 @@ With dy = √n_out ∂f/∂y for vectors and dc = (∂f/∂c)/√n_out for scala
     m = moment(φ(x;c)) dx += (n_out/n_x) dm ∂φ/∂x              dc += dm moment(∂φ/∂c)
     softmax, a = s(c)  dc += a ⊙ (da − Σ a ⊙ da)
     window ↔ unwindow, at ↔ place, shift by t ↔ shift by −t, rename ↔ its inverse,
-    sum ↔ broadcast, mean ↔ broadcast / size, y = max x: dx += dy ⊙ (1 − step(y − x))
+    sum ↔ broadcast, mean ↔ broadcast / size, y = max x: dx += dy ⊙ m / Σ m, m = 1 − sign(y − x)²
 
 Lines that broadcast (W z, φ, moment, softmax) sum over the axes that y has and the argument lacks. A gradient may lack
 axes that its variable has: it is then constant along them.
@@ -169,7 +169,9 @@ class Adjoints:
                 return dy / self.size(dim)
             case "max":
                 x, y = self.p.handle(self._whole(line.of)), self.p.handle(line.out)
-                return dy * (1 - functions.step(y - x))  # type: ignore[no-any-return]
+                largest = 1 - functions.sign(y - x) ** 2
+                count = 1 + functions.relu(largest.sum(line.axis) - 1)  # at least 1, as the checker can see
+                return dy * largest / count  # type: ignore[no-any-return]
 
     def _whole(self, x: ir.Var) -> ir.Var:
         """x; a window that drops positions is taken with zero vectors there (its adjoint ignores them)."""

@@ -226,7 +226,7 @@ def _sign_of(x: sp.Expr) -> int | None:
 
 def _step_value(x: sp.Expr) -> sp.Expr | None:
     s = _sign_of(x)
-    return None if s is None else sp.Integer(1 if s > 0 else 0)
+    return None if s is None else sp.Rational(1 + s, 2)
 
 
 def _sign_value(x: sp.Expr) -> sp.Expr | None:
@@ -254,8 +254,8 @@ def _no_derivative(_: int) -> Function:
 
 zero = Function("zero", lambda x: sp.Integer(0), opaque=False, parity="even", growth="bounded")
 step = Function(
-    "step", lambda x: sp.Heaviside(x, 0), derivative=_no_derivative, growth="bounded", kinks=(0.0,), jumps=True,
-    evaluate=_step_value,
+    "step", lambda x: sp.Heaviside(x, sp.Rational(1, 2)), derivative=_no_derivative, growth="bounded", kinks=(0.0,),
+    jumps=True, evaluate=_step_value,
 )  # fmt: skip
 sign = Function(
     "sign", lambda x: 2 * step.head(x) - 1, derivative=_no_derivative, parity="odd", growth="bounded", kinks=(0.0,),
@@ -296,7 +296,7 @@ def _leaky_relu(c: sp.Expr) -> Function:
 
 
 def _elu_tail(x: sp.Expr, order: int) -> sp.Expr:
-    """d^order/dx^order of (eˣ − 1)[x ≤ 0] away from 0, with [x ≤ 0] = 1 − step(x)."""
+    """d^order/dx^order of (eˣ − 1)[x < 0] away from 0, with [x < 0] = 1 − step(x)."""
     return (sp.exp(x) - (1 if order == 0 else 0)) * (1 - step.head(x))
 
 

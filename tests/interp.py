@@ -22,7 +22,7 @@ from netsor.dsl import Program
 from netsor.functions import exact, write_out
 
 TORCH = {
-    "Heaviside": lambda x, *_: (torch.as_tensor(x) > 0).double(),
+    "Heaviside": lambda x, at_zero: torch.heaviside(tensor(x).detach(), tensor(at_zero)),
     "sign": lambda x: torch.sign(x),
     "Abs": lambda x: torch.abs(x),
     "Max": lambda *a: torch.stack(torch.broadcast_tensors(*map(tensor, a))).amax(0),

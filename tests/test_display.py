@@ -16,7 +16,7 @@ import torch
 
 import netsor as ns
 from netsor.compilers.derive.recursion import derive
-from netsor.dsl import inputs_of
+from netsor.facts import inputs_of
 
 HOSTILE = "<script>alert(1)</script> | `x` $y$ **b** \\end{verbatim} # head"
 X = np.random.default_rng(0).normal(size=(3, 4))

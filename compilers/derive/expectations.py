@@ -304,6 +304,18 @@ class Expectations:
         return Expect2(f.xreplace({x: Z}), g.xreplace({y: Z}), k11, k22, k12, m1, m2)
 
     def _many(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]) -> Terms:
+        """Moments are entries of their own, which higher ones read."""
+        powers = _powers(expr)
+        if powers is None:
+            return self._joint(scope, expr, variables, means)
+        key = frozenset((scope.refs[s], k) for s, k in powers.items())
+        moments = self.rules.q.moments
+        if key not in moments:
+            found = dense(self._joint(scope, expr, variables, means))
+            moments[key] = self.rules.q.moment({scope.refs[s]: k for s, k in powers.items()}, found)
+        return single(moments[key])
+
+    def _joint(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]) -> Terms:
         """Jointly Gaussian variables: bare ones by Stein's lemma, polynomials exactly, the rest by quadrature."""
         apart = self._uncorrelated(scope, expr, variables, means)
         if len(apart) > 1:
@@ -395,6 +407,14 @@ def _bare_product(factors: Monomial) -> list[sp.Symbol] | None:
         else:
             return None
     return out
+
+
+def _powers(expr: sp.Expr) -> dict[sp.Symbol, int] | None:
+    """The powers of a monomial; None for anything else."""
+    pairs = [f.as_base_exp() for f in sp.Mul.make_args(expr)]
+    if not all(base.is_Symbol and _whole(exponent) for base, exponent in pairs):
+        return None
+    return {cast(sp.Symbol, base): int(exponent) for base, exponent in pairs}
 
 
 def _is_bare(factors: Monomial) -> bool:

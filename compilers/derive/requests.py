@@ -9,7 +9,7 @@ and the derivation repeated until the assumption is what comes out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never, cast
 
@@ -94,6 +94,7 @@ class Requests:
         self.memo: dict[Any, Terms] = {}
         self.open: dict[Any, _Open] = {}
         self.recurrent: dict[Any, dict[Deltas, Entry]] = {}
+        self.moments: dict[frozenset[tuple[Ref, int]], Value] = {}  # of several Gaussian variables, by their powers
         self.entries: list[Entry] = []
         self.count = 0
         self._fresh = itertools.count(1)
@@ -251,6 +252,14 @@ class Requests:
         entry = Entry(self._name(name, space), space, tuple(sorted(symbols(value))), value, "aux", ())
         self.entries.append(entry)
         return Access(entry, self._entry_copy(space), entry.dims)
+
+    def moment(self, powers: Mapping[Ref, int], value: Value) -> Value:
+        """E of a product of powers as an entry of its own, where the references are those of one request."""
+        copies = {c for r in powers for c in _copies(r)} - {0}
+        if is_simple(value) or copies not in ({"s"}, {1, 2}):
+            return value
+        name = "K_" + "__".join(f"{_label(r.node)}_{k}" if k > 1 else _label(r.node) for r, k in powers.items())
+        return self.as_entry(name, "input" if copies == {"s"} else "pair", value)
 
     def _new_entry(
         self, kind: str, refs: Sequence[Ref], space: Space, dims: tuple[Sym, ...], value: Value | None, deltas: Deltas

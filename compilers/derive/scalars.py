@@ -6,6 +6,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive.values import Fn, Num, Sym, Value, add, mul, size_value
+from netsor.errors import UnsupportedError
 
 
 def inverse_size(sym: Sym) -> Value:
@@ -19,6 +20,11 @@ def scalar_function(expr: sp.Expr, names: list[sp.Symbol], args: list[Value]) ->
     """expr(args) as a value, with numbers put in and products and sums kept open."""
     numbers = {s: v.value for s, v in zip(names, args, strict=True) if isinstance(v, Num)}
     expr = sp.sympify(expr.xreplace(numbers))
+    if expr.has(sp.nan, sp.zoo, sp.oo, -sp.oo):
+        raise UnsupportedError(
+            "a function of scalars has no value at their limits: it divides by zero", code="NT703",
+            hint="a positive eps, or a variance that is not zero",
+        )  # fmt: skip
     used = [(s, v) for s, v in zip(names, args, strict=True) if s in expr.free_symbols]
     if expr.is_number:
         return Num(expr)

@@ -53,6 +53,7 @@ from netsor.functions import Head
 from netsor.sizes import fold
 
 Z = sp.Symbol("z", real=True)
+LONG = 32  # terms of a sum that are written as one expression; Python reads 200 nested calls
 
 
 @dataclass
@@ -162,6 +163,9 @@ class Emitter:
                 assert_never(v)
 
     def _sum(self, v: Add, order: Sequence[Sym]) -> str:
+        if len(v.args) > LONG:
+            half = len(v.args) // 2
+            return f"rt.add({', '.join(self._sum(Add(part), order) for part in (v.args[:half], v.args[half:]))})"
         return self._one_pass(v, order) if self.space == "pair" else self._added(v, order)
 
     def _added(self, v: Add, order: Sequence[Sym]) -> str:
@@ -571,7 +575,10 @@ class Emitter:
 
     def _square(self, v: Value, outer: list[Sym], rows: tuple[Sym, ...], cols: tuple[Sym, ...]) -> str:
         sizes = ["(" + ", ".join(self.size(s.size, s.copy) for s in side) + ",)" for side in (rows, cols)]
-        return f"rt.square({self.emit(v, [*outer, *rows, *cols])}, {self.leads + len(outer)}, {sizes[0]}, {sizes[1]})"
+        text, leads = self.emit(v, [*outer, *rows, *cols]), self.leads + len(outer)
+        if isinstance(v, Num):
+            text = f"rt.ranked({text}, {self.data(0)}, {leads + len(rows) + len(cols)})"
+        return f"rt.square({text}, {leads}, {sizes[0]}, {sizes[1]})"
 
     def _means(self, means: Sequence[Value | None], order: Sequence[Sym]) -> list[str]:
         if all(m is None for m in means):

@@ -148,7 +148,7 @@ def _sigmoid(x: Any) -> Any:
 
 _FAST: dict[str, Callable[[Any], Any]] = {
     "relu": lambda x: np.maximum(x, 0.0),
-    "step": lambda x: np.heaviside(x, 0.0),
+    "step": lambda x: np.heaviside(x, 0.5),
     "tanh": np.tanh,
     "erf": _erf,
     "sigmoid": _sigmoid,
