@@ -177,7 +177,8 @@ class Program:
 
     def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
         """A trainable vector."""
-        return self.vector(name, width, mean, var, trainable=True, **more)
+        more = {"trainable": True} | more
+        return self.vector(name, width, mean, var, **more)
 
     def readout(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
         """A trainable vector that is marked as a readout."""

@@ -1,7 +1,8 @@
 """Layers: macros over the DSL, the vector first, then width and name.
 
 Each is a few lines that a program could write itself; nothing downstream knows a layer. A residual connection is `+`.
-`array` stands for further arguments of `Program.matrix`: multiplier, axes, trainable, fan_in.
+`array` stands for further arguments of `Program.matrix`: multiplier, axes, trainable, fan_in. `trainable` holds for all
+arrays of a layer, the others for its matrices.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ def _bias_name(matrix: str) -> str:
     return "b" + matrix[1:] if matrix[:1] == "W" else f"b_{matrix}"
 
 
-def _with_bias(h: Expr, n: Any, name: str, bias_var: ir.Number | None) -> Expr:
-    return h if bias_var is None else h + h.program.bias(_bias_name(name), n, var=bias_var)
+def _with_bias(h: Expr, n: Any, name: str, bias_var: ir.Number | None, array: Mapping[str, Any]) -> Expr:
+    if bias_var is None:
+        return h
+    return h + h.program.bias(_bias_name(name), n, var=bias_var, trainable=array.get("trainable", True))
 
 
 # ---------------------------------------------------------------- dense
@@ -42,7 +45,7 @@ def dense(
 ) -> Expr:  # fmt: skip
     """h = W x + b, W = ω/√cols, ω ~ N(0, var), b ~ N(0, bias_var); b is called after W (`W1` gives `b1`)."""
     W = x.program.matrix(name, n, x, var=var, **array)
-    return _with_bias(W @ x, n, name, bias_var)
+    return _with_bias(W @ x, n, name, bias_var, array)
 
 
 def token_embedding(x: Expr, n: Any, name: str, var: ir.Number = 1, **array: Any) -> Expr:
@@ -87,7 +90,7 @@ def conv(
         array["multiplier"] = array.get("multiplier", 1) * root(Fraction(1, cast(int, tap.size)))
     array["fan_in"] = "cols" if isinstance(fan_in, str) else fan_in
     W = x.program.matrix(name, n, read, var=var, axes=(tap, *own), **array)
-    return _with_bias((W @ read).sum(tap.axis), n, name, bias_var)
+    return _with_bias((W @ read).sum(tap.axis), n, name, bias_var, array)
 
 
 def conv_unshared(x: Expr | Concat, n: Any, name: str, axes: Axes, **more: Any) -> Expr:
@@ -120,7 +123,7 @@ def conv_transposed(
     out = p.new_var(None, "H", y.rows, None, dims)
     outside: Literal["zero", "wrap"] = "wrap" if plan.wrap else "zero"
     line = ir.Unwindow(out, y, found, tap.axis, plan.offsets, plan.stride, outside, caller_location())
-    return _with_bias(p.add(line), n, name, bias_var)
+    return _with_bias(p.add(line), n, name, bias_var, array)
 
 
 def avg_pool(
