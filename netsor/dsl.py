@@ -16,6 +16,7 @@ from netsor import ir
 from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
 from netsor.functions import Function, exact
+from netsor.quantity import nested, quantity
 from netsor.readings import Readings
 
 AxisLike = str | ir.Axis
@@ -109,6 +110,7 @@ class Program:
 
     def width(self, name: str, ratio: ir.Number = 1) -> ir.Width:
         """A dimension that goes to infinity, `ratio` times the reference width."""
+        ratio = quantity(f"the ratio of width {name}", ratio)
         known = self._widths.get(name)
         if known is not None and known.ratio != ratio:
             raise _error(f"width {name} is already declared with ratio {known.ratio}", "NT104")
@@ -154,7 +156,8 @@ class Program:
         if hasattr(cols, "__netsor_matrix__"):  # a concatenation: a row of independent blocks
             more = {"var": var, "axes": axes, "trainable": trainable}
             return cols.__netsor_matrix__(name, rows, multiplier, **more)  # type: ignore[no-any-return]
-        self._not_negative(f"var of {name}", var)
+        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        fan_in = self._fan_in(name, fan_in)
         out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self._dims(axes))
         self._add(ir.InputMatrix(out, var, multiplier, trainable, fan_in, caller_location()))
         return Matrix(self, out)
@@ -165,9 +168,9 @@ class Program:
         trainable: bool = False, readout: bool = False,
     ) -> Expr:  # fmt: skip
         """A G-var with i.i.d. coordinates multiplier · β, β ~ N(mean, var), and covariances of β with other vectors."""
-        self._not_negative(f"var of {name}", var)
-        dims = self._dims(axes)
-        pairs = tuple((self.var_of(other), c) for other, c in (cov or {}).items())
+        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        mean, dims = quantity(f"the mean of {name}", mean), self._dims(axes)
+        pairs = tuple((self.var_of(v), quantity(f"a covariance of {name}", c)) for v, c in (cov or {}).items())
         out = self.new_var(name, "G", self._dimension(width), None, dims)
         line = ir.InputVector(
             out, mean, var, multiplier, trainable, readout, pairs, self._axis_cov(dims, axis_cov), caller_location()
@@ -189,8 +192,8 @@ class Program:
         self, name: str, limit: Any = None, axes: Iterable[DimLike] = (), per_sample: bool = False
     ) -> Expr:  # fmt: skip
         """A C-var that converges to `limit` (a number or an array over its axes), or is given with each sample."""
-        if limit is not None and not isinstance(limit, int | float | sp.Basic):
-            limit = nested(limit)
+        if limit is not None:
+            limit = nested(f"the limit of {name}", limit)
         out = self.new_var(name, "C", None, None, self._dims(axes))
         self._add(ir.InputScalar(out, limit, per_sample, caller_location()))
         return cast(Expr, self.handle(out))
@@ -205,7 +208,8 @@ class Program:
         """A C-var with the given values over `axes` (an array that does not depend on the sample)."""
         dims = tuple(a if isinstance(a, ir.Dim) else self._dims((a,))[0] for a in axes)
         out = self.new_var(name, "C", None, None, dims)
-        self._add(ir.InputScalar(out, nested(array), False, caller_location()))
+        limit = array if array == "position" else nested("a constant", array)
+        self._add(ir.InputScalar(out, limit, False, caller_location()))
         return cast(Expr, self.handle(out))
 
     def _axis_cov(self, dims: tuple[ir.Dim, ...], axis_cov: Any) -> tuple[tuple[ir.Axis, Any], ...]:
@@ -215,11 +219,21 @@ class Program:
             if len(dims) != 1:
                 raise _error("axis_cov of a family with several axes is a dict from axis to matrix", "NT107")
             axis_cov = {dims[0].axis: axis_cov}
-        return tuple((self.as_axis(a), nested(m)) for a, m in axis_cov.items())
+        return tuple((self.as_axis(a), nested("axis_cov", m)) for a, m in axis_cov.items())
 
-    def _not_negative(self, what: str, value: ir.Number) -> None:
-        if not value >= 0:
-            raise _error(f"{what} is a variance and must not be negative, got {value}", "NT109")
+    def _variance(self, name: str, value: Any) -> ir.Number:
+        found = quantity(f"var of {name}", value)
+        if found < 0:
+            raise _error(f"var of {name} is a variance and must not be negative, got {found}", "NT109")
+        return found
+
+    def _fan_in(self, name: str, value: Any) -> Any:
+        if value is None or (isinstance(value, str) and value == "cols"):
+            return value
+        found = quantity(f'fan_in of {name} ("cols", None or a number)', value)
+        if found <= 0:
+            raise _error(f"fan_in of {name} must be positive, got {found}", "NT109")
+        return found
 
     def _dimension(self, of: Any) -> ir.Dimension:
         if isinstance(of, ir.Width | ir.Feature):
@@ -387,6 +401,7 @@ class Program:
                 f" {read(vector.name)} has width {describe(vector.rows)}", "NT101", loc=loc,
             )  # fmt: skip
         self._fit_readout(readout, vector)
+        scale = quantity("the scale of an output", scale)
         self._outputs.append(ir.Output(name, readout, vector, scale, len(self._lines), loc))
 
     def _fit_readout(self, readout: ir.Var, vector: ir.Var) -> None:
@@ -519,15 +534,6 @@ def inputs_of(line: ir.Line) -> tuple[ir.Var, ...]:
             assert_never(line)
 
 
-def nested(array: Any) -> Any:
-    """An array as nested tuples of numbers."""
-    if hasattr(array, "tolist"):
-        array = array.tolist()
-    if isinstance(array, list | tuple):
-        return tuple(nested(a) for a in array)
-    return array
-
-
 def merge_dims(variables: Iterable[ir.Var]) -> tuple[ir.Dim, ...]:
     """The union of the variables' axes in order of appearance; a known size wins over an open one."""
     found: dict[ir.Axis, ir.Size | None] = {}
@@ -577,7 +583,7 @@ def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
         last = p.var_of(a).dims[-1].axis
         source = x if last == ax else x.rename({ax: last})
         return (a * source).sum(last)
-    rows = nested(a)
+    rows = nested("the array of a mix", a)
     size = p.var_of(x).size(ax)
     inner = p.fresh_axis(f"{ax.name}_in", len(rows[0]))
     same = len(rows) == len(rows[0])

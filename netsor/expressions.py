@@ -10,7 +10,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.errors import ProgramError, caller_location
-from netsor.functions import Function, exact
+from netsor.functions import Function, constant
 from netsor.readings import Readings
 from netsor.windows import Windowing, resolve
 
@@ -84,10 +84,7 @@ class Expr:
                 raise _error("the expressions belong to different programs", "NT108")
             self._same_width(other)
             return Expr(self.program, op(self.sym, other.sym))
-        try:
-            return Expr(self.program, op(self.sym, exact(other)))
-        except (sp.SympifyError, TypeError, AttributeError, ValueError):
-            raise _error(f"cannot combine a vector with {other!r}", "NT108") from None
+        return Expr(self.program, op(self.sym, constant(other, "a constant beside a vector")))
 
     def _same_width(self, other: Expr) -> None:
         mine, theirs = self.rows, other.rows

@@ -7,28 +7,34 @@ and differentiate by name (`relu'`). `Function.definition` writes a head in symp
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import cache
 from typing import Any, Literal
 
 import sympy as sp
+
+from netsor.quantity import quantity
 
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
 Parity = Literal["odd", "even"] | None
 FLIPPED: dict[Parity, Parity] = {"odd": "even", "even": "odd", None: None}  # of the derivative
 
 
-def exact(value: Any) -> sp.Expr:
+def exact(value: Any, what: str = "a constant") -> sp.Expr:
     """A number as an exact sympy number; a float is read by its shortest decimal form."""
     if isinstance(value, sp.Basic):
         return value.xreplace({f: sp.Rational(str(f)) for f in value.atoms(sp.Float)})
-    if isinstance(value, float):
-        return sp.Rational(repr(value)) if math.isfinite(value) else sp.Float(value)
-    if isinstance(value, Fraction):
-        return sp.Rational(value.numerator, value.denominator)
-    return sp.sympify(value)
+    number = quantity(what, value)
+    if isinstance(number, float):
+        return sp.Rational(repr(number))
+    return sp.Rational(number.numerator, number.denominator)
+
+
+def constant(value: Any, what: str = "a parameter of a function") -> sp.Expr:
+    """A real number as an exact sympy number; sympy's own may be irrational."""
+    if isinstance(value, sp.Basic) and (value.free_symbols or not isinstance(value, sp.Expr) or not value.is_real):
+        quantity(what, value)  # says what is wrong with it
+    return exact(value, what)
 
 
 class Head(sp.Function):
@@ -243,7 +249,7 @@ abs = Function(
 
 def leaky_relu(a: Any = 0.01) -> Function:
     """max(x, a x) for a ≤ 1."""
-    return _leaky_relu(exact(a))
+    return _leaky_relu(constant(a))
 
 
 @cache
@@ -265,7 +271,7 @@ def _elu_tail(x: sp.Expr, order: int) -> sp.Expr:
 
 def elu_alpha(alpha: Any) -> Function:
     """x for x > 0, alpha (eˣ − 1) otherwise."""
-    return _elu_alpha(exact(alpha))
+    return _elu_alpha(constant(alpha))
 
 
 @cache
@@ -308,7 +314,7 @@ cube = Function("cube", lambda x: x**3, opaque=False, parity="odd", growth="poly
 
 def polynomial(coefficients: Sequence[Any]) -> Function:
     """Σ_i coefficients[i] xⁱ."""
-    c = [exact(a) for a in coefficients]
+    c = [constant(a) for a in coefficients]
     text = ", ".join(map(str, c))
 
     def parity() -> Parity:
