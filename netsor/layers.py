@@ -86,6 +86,9 @@ def conv(
     read = x.window(names, size=size, offsets=offsets, stride=stride, padding=padding, dilation=dilation)
     tap = read.dims[-1]
     own = () if shared else tuple(_dim(cast(Expr, read), a) for a in names)
+    if isinstance(fan_in, str) and fan_in not in ("channels", "channels*kernel"):
+        message = f"fan_in of {name} is 'channels', 'channels*kernel', None or a number, got {fan_in!r}"
+        raise ProgramError(message, code="NT108", location=caller_location())
     if fan_in == "channels*kernel":
         array["multiplier"] = array.get("multiplier", 1) * root(Fraction(1, cast(int, tap.size)))
     array["fan_in"] = "cols" if isinstance(fan_in, str) else fan_in
