@@ -87,6 +87,15 @@ ARRAYS = (
         "errata to E.4",
         "give eps a positive value, or ask for the NNGP only",
     ),
+    Code(
+        "NT612",
+        "a second derivative that is infinite",
+        "The kernel of a function with a kink has a cone where two inputs are equal or opposite, or one is zero: the"
+        " first derivative there is the symmetric one, the second is infinite.",
+        "torch.func.hessian of a relu network's NTK at x2 = x1",
+        "the page on compiled kernels",
+        "leave such pairs out, or take a smooth function",
+    ),
 )
 
 RULES = (
