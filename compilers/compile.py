@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from netsor.compilers import cost as costs
 from netsor.compilers import fallback, gram, ragged
 from netsor.compilers import fuse as fusing
 from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
+from netsor.compilers.arrays import as_covariance
 from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.inputs import Inputs, as_inputs
@@ -312,6 +312,5 @@ def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
     from netsor.compilers.lowering.functions import as_fn
     from netsor.functions import as_function
 
-    matrix = K if isinstance(K, Tensor) else torch.as_tensor(np.asarray(K, dtype=float))
     second = None if psi is None else as_fn(as_function(psi))
-    return transform(as_fn(as_function(phi)), matrix, second)
+    return transform(as_fn(as_function(phi)), as_covariance(K), second)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.arrays import as_tensor
 from netsor.compilers.gram import mirrored
-from netsor.compilers.inputs import as_tensor
 from netsor.compilers.results import KernelResult
 from netsor.errors import InputError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -95,6 +96,19 @@ class InputError(NetsorError, ValueError):
 
 class UnsupportedError(NetsorError, NotImplementedError):
     """A limit that exists but that this version has no rule for (NT7xx)."""
+
+
+class NetsorWarning(UserWarning):
+    """Something that is computed as it stands and is probably not meant; `str` is that of a diagnostic."""
+
+
+def warn(diagnostic: Diagnostic) -> None:
+    """A NetsorWarning at the first line of the stack outside this library."""
+    depth = 2
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "netsor":
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(NetsorWarning(str(diagnostic)), stacklevel=depth)
 
 
 def _is_ours(frame: FrameType) -> bool:

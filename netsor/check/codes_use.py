@@ -96,6 +96,30 @@ ARRAYS = (
         "the page on compiled kernels",
         "leave such pairs out, or take a smooth function",
     ),
+    Code(
+        "NT613",
+        "bytes used as numbers",
+        "A warning: the array holds bytes (uint8), as images do, and their values 0 … 255 are used as they are.",
+        "kernel(images)        # uint8",
+        _USE,
+        "divide by 255; give floats where the values are meant",
+    ),
+    Code(
+        "NT614",
+        "channels in front",
+        "A warning: the array has the shape of images [n, channel, row, col], and the program reads the channels last.",
+        "kernel(images)        # [n, 3, 32, 32]",
+        _USE,
+        "images.permute(0, 2, 3, 1)",
+    ),
+    Code(
+        "NT615",
+        "a matrix that is no covariance",
+        "A covariance matrix is symmetric and positive semidefinite; 1e-6 of its largest entry counts as rounding.",
+        "ns.v_transform('relu', [[1, 2], [2, 1]])",
+        "Tensor Programs II, Definition E.1",
+        "the message names the smallest eigenvalue",
+    ),
 )
 
 RULES = (

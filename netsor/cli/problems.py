@@ -6,8 +6,12 @@ import dataclasses
 import os
 import sys
 import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from netsor.errors import CheckError, Diagnostic, NetsorError, ProgramError
+from netsor.errors import CheckError, Diagnostic, NetsorError, NetsorWarning, ProgramError
 
 OK, FOUND, USAGE = 0, 1, 2
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells have it
@@ -59,3 +63,19 @@ def show(error: Exception, debug: bool = False) -> int:
         traceback.print_exception(error)
     print(message(diagnostic_of(error)), file=sys.stderr)
     return status(error)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Inside, this library's warnings are lines on the standard error stream, without a place in the code."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def told(warning: Warning | str, category: type[Warning], *more: Any, **fields: Any) -> None:
+            if isinstance(warning, NetsorWarning):
+                print(f"netsor: warning: {warning}", file=sys.stderr)
+            else:
+                others(warning, category, *more, **fields)
+
+        warnings.showwarning = told
+        yield
