@@ -209,11 +209,14 @@ class Expr:
         offsets: Sequence[Any] | None = None, stride: int | Sequence[int] = 1, padding: str | int = "same",
         dilation: int | Sequence[int] = 1, name: str = "k", outside: Literal["zero", "drop"] = "zero",
     ) -> Expr:  # fmt: skip
-        """Neighbourhoods x[stride·s + dilation·κ]: adds one axis of offsets, called `name` (numbered when taken)."""
+        """Neighbourhoods x[stride·s + dilation·κ]: adds one axis of offsets, called `name` (numbered when taken).
+
+        `padding` is "same" (as torch pads), "same_jax", "valid", "circular" or a number; see `netsor.windows`.
+        """
         names = (axes,) if isinstance(axes, str | ir.Axis) else tuple(axes)
         found = tuple(self._has(a) for a in names)
-        sizes = tuple(self.var.size(a) for a in found)
-        plan = resolve(sizes, size, offsets, stride, padding, dilation, caller_location())
+        read = tuple(d for a in found for d in self.var.dims if d.axis == a)
+        plan = resolve(read, size, offsets, stride, padding, dilation, caller_location())
         tap = self.program.fresh_axis(name, len(plan.offsets))
         table = dict(zip(found, plan.sizes, strict=True))
         dims = tuple(ir.Dim(d.axis, table.get(d.axis, d.size)) for d in self.var.dims)

@@ -13,6 +13,7 @@ from typing import Any, Literal, NoReturn, cast
 
 from netsor import constants, ir
 from netsor.cells import gru_cell, lstm_cell
+from netsor.check.types import size_text
 from netsor.concat import Concat, concat, root
 from netsor.dsl import AxisLike, dot, mix, moment, softmax
 from netsor.errors import ProgramError, UnsupportedError, caller_location
@@ -114,10 +115,13 @@ def conv_transposed(
         size = 3
     p, target = x.program, like if like is not None else x
     found = tuple(x._has(a) for a in _axes(axes))
-    plan = resolve([_dim(target, a).size for a in found], size, offsets, stride, padding, dilation, caller_location())
-    if tuple(_dim(x, a).size for a in found) != plan.sizes:
+    plan = resolve([_dim(target, a) for a in found], size, offsets, stride, padding, dilation, caller_location())
+    sizes = tuple(_dim(x, a).size for a in found)
+    if sizes != plan.sizes:
+        mine, given = (", ".join(map(size_text, part)) for part in (plan.sizes, sizes))
         raise ProgramError(
-            f"a convolution of this kind from {target!r} does not give the sizes of {x!r}", code="NT107",
+            f"a convolution of this kind from {target!r} does not give the sizes of {x!r}: it gives {mine} along"
+            f" {', '.join(a.name for a in found)}, {x!r} has {given}", code="NT107",
             location=caller_location(), hint="like= is the vector whose convolution has the sizes of x",
         )  # fmt: skip
     tap = ir.Dim(p.fresh_axis("k", len(plan.offsets)), len(plan.offsets))
