@@ -25,6 +25,7 @@ from netsor.compilers.joint import sampling
 from netsor.compilers.lowering.module import Source, generate
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.kernels import sampled
+from netsor.declared import as_program
 from netsor.errors import CheckError, Diagnostic, InputError, UnsupportedError
 
 DEFAULT = ("nngp", "ntk")
@@ -259,6 +260,7 @@ def compile(
     `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
     where that is not possible, a FusionWarning says why and nothing else changes.
     """
+    p = as_program("ns.compile", p)
     if output is not None:
         p = with_output(p, output)
     if not assume_gia:
@@ -300,7 +302,7 @@ def refuse_unless_valid(p: Any) -> None:
 
 def derive(p: Any, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
-    return _derive(p, wanted_names(get))
+    return _derive(as_program("ns.derive", p), wanted_names(get))
 
 
 def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:

@@ -18,6 +18,7 @@ from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.limit_answers import Answer, LineAnswers, Question, SampledAnswers
 from netsor.compilers.limit_functions import Functions
 from netsor.compilers.limit_polynomial import Gaussians, NotPolynomial
+from netsor.declared import as_program
 from netsor.errors import InputError, UnsupportedError
 
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
@@ -39,7 +40,7 @@ def limit(
     unknown = [m for m in methods if m not in METHODS]
     if unknown or not methods:
         raise InputError(f"methods are {', '.join(METHODS)}, got {', '.join(unknown) or 'none'}", code="NT605")
-    program = _with_backward(p)
+    program = _with_backward(as_program("ns.limit", p))
     groups = bind(program, x)
     chosen = tuple(m for m in METHODS if m in methods)
     return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)

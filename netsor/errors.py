@@ -106,7 +106,7 @@ def warn(diagnostic: Diagnostic) -> None:
     """A NetsorWarning at the first line of the stack outside this library."""
     depth = 2
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "netsor":
+    while frame is not None and _is_inside(frame):
         frame, depth = frame.f_back, depth + 1
     warnings.warn(NetsorWarning(str(diagnostic)), stacklevel=depth)
 
@@ -124,6 +124,18 @@ def caller_location() -> Location | None:
     if frame is None:
         return None
     return _frame_location(frame)
+
+
+def user_location() -> Location | None:
+    """As `caller_location`, but outside the built-in programs too: where their arguments are given."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_inside(frame):
+        frame = frame.f_back
+    return None if frame is None else _frame_location(frame)
+
+
+def _is_inside(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).split(".")[0] == "netsor"
 
 
 def _frame_location(frame: FrameType) -> Location:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import sympy as sp
 
 from netsor import ir
+from netsor.definitions import proposed
 from netsor.errors import ProgramError, caller_location
 from netsor.functions import Function, constant
 from netsor.readings import Readings
@@ -75,6 +76,15 @@ class Expr:
         from netsor.dsl import apply
 
         return apply(function, args)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "f")
+        instead = proposed(function)
+        raise _error(
+            f"torch's {name} takes tensors: an expression of a program is none", "NT108",
+            f"write ns.{instead}(x)" if instead else "ns.function(name, lambda x: …) makes a function of an expression",
+        )  # fmt: skip
 
     def _combine(self, other: Any, op: Callable[[Any, Any], Any]) -> Expr:
         if isinstance(other, Matrix):

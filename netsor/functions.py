@@ -8,11 +8,13 @@ and differentiate by name (`relu'`). `Function.definition` writes a head in symp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal
 
 import sympy as sp
 
+from netsor.definitions import arity_of, defined, refused
 from netsor.quantity import quantity
 
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
@@ -353,14 +355,18 @@ def builtin(name: str, parameters: Sequence[Any] = ()) -> Function:
     return _TABLE[name]
 
 
-def as_function(phi: str | Function) -> Function:
-    """A Function from its name; KeyError lists the known names."""
+def as_function(phi: Any) -> Function:
+    """A Function from its name; InputError says what to write instead of another name or a function of torch."""
     if isinstance(phi, Function):
         return phi
-    try:
-        return builtin(phi)
-    except KeyError:
-        raise KeyError(f"no function is called {phi!r}; known: {', '.join(builtin_names())}") from None
+    if isinstance(phi, str):
+        with suppress(KeyError):
+            return builtin(phi)
+        raise refused(f"no function is called {phi!r}", phi, f"the names are {', '.join(builtin_names())}")
+    raise refused(
+        f"a nonlinearity is a name or an ns.Function, got {phi!r}", phi,
+        "ns.function(name, lambda x: …) makes one of an expression, ns.numeric(name, f) of a torch function",
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- the user's own
@@ -379,9 +385,9 @@ def function(
 
     Parity of a function of one argument is found by substitution; growth by the checker.
     """
-    count = arity if arity is not None else definition.__code__.co_argcount
+    count = arity if arity is not None else arity_of(name, definition)
     symbols = _symbols(count)
-    body = exact(definition(*symbols))
+    body = exact(defined(name, definition, symbols))
     if parity is None and count == 1:
         parity = expression_parity(body, symbols[0])
     if not kinks and any(h.spec.kinks for h in body.atoms(Head)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -12,9 +13,11 @@ import numpy as np
 import pytest
 import sympy as sp
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 import netsor as ns
-from netsor import layers
+from netsor import layers, programs
 
 
 def refused(code: str, *words: str) -> Any:
@@ -96,3 +99,125 @@ def test_the_error_is_at_the_line_that_gives_the_number() -> None:
         made(PLACES["var of a matrix"], torch.tensor(1.0, requires_grad=True))
     location = caught.value.diagnostic.location
     assert location is not None and location.file == __file__ and "p.matrix" in location.text
+
+
+# ---------------------------------------------------------------- functions and programs
+
+PHIS: list[tuple[Any, str]] = [
+    (torch.relu, "'relu'"),
+    (F.gelu, "'gelu'"),
+    (np.tanh, "'tanh'"),
+    (nn.GELU(), "'gelu'"),
+    (nn.LeakyReLU(0.2), "ns.leaky_relu(0.2)"),
+    (nn.GELU(approximate="tanh"), "ns.function"),
+    ("swish", "'silu'"),
+    ("ReLU", "'relu'"),
+    ("rleu", "relu"),
+    (3, "ns.function"),
+    (None, "ns.function"),
+]
+
+
+@pytest.mark.parametrize(("phi", "words"), PHIS, ids=str)
+def test_a_nonlinearity_of_another_library(phi: Any, words: str) -> None:
+    makers: list[Callable[[], Any]] = [lambda: programs.mlp(phi=phi), lambda: programs.rnn(phi=phi)]
+    makers += [lambda: programs.mlp(depth=2, phi=["relu", phi]), lambda: ns.v_transform(phi, np.eye(2))]
+    for make in makers:
+        with refused("NT616", words) as caught:
+            make()
+        assert place(caught.value) == __file__
+
+
+@pytest.mark.parametrize(
+    ("definition", "words"),
+    [
+        (torch.relu, "'relu'"),
+        (np.tanh, "'tanh'"),
+        (nn.GELU(), "'gelu'"),
+        ("relu", "'relu'"),
+        (lambda x: np.tanh(x), "ns.numeric"),
+        (lambda x: torch.relu(x), "ns.numeric"),
+        (lambda x: None, "gives None"),
+        (lambda x: "x", "gives 'x'"),
+        (lambda x: torch.ones(3), "not an expression"),
+        (lambda: 1, "ns.function"),
+    ],
+)
+def test_a_definition_that_gives_no_expression(definition: Any, words: str) -> None:
+    with refused("NT616", words) as caught:
+        ns.function("f", definition)
+    assert place(caught.value) == __file__
+
+
+def test_definitions() -> None:
+    """Defaults are no arguments, bound methods and partial functions are functions, a number is an expression."""
+    assert ns.function("f", lambda x, a=2: a * x).arity == 1
+    assert ns.function("g", lambda x, y: x * y).arity == 2
+    assert ns.function("h", functools.partial(lambda a, x: a * x, 2)).arity == 1
+    assert ns.function("k", lambda x: 2.5).definition(sp.Symbol("x")) == sp.Rational(5, 2)
+    assert str(ns.function("l", ns.relu).definition(sp.Symbol("z"))) == "relu(z)"
+
+
+def test_functions_of_torch_are_not_applied_to_expressions() -> None:
+    p = ns.Program("torch")
+    h = p.matrix("W", p.width("n"), p.data("x")) @ p["x"]
+    for f in (torch.relu, nn.ReLU(), F.relu):
+        with refused("NT108", "ns.relu(x)"):
+            f(h)
+    with refused("NT108", "ns.function"):
+        torch.special.i0(h)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("depth", [0, -1, "3", 2.5, None])
+def test_depths(depth: Any) -> None:
+    makers: dict[str, Any] = {
+        "mlp": programs.mlp, "cnn": programs.cnn, "gcn": programs.gcn, "maxpool_cnn": programs.maxpool_cnn,
+        "transformer": programs.transformer, "batchnorm_mlp": programs.batchnorm_mlp,
+    }  # fmt: skip
+    for make in makers.values():
+        with refused("NT616", "depth", repr(depth)) as caught:
+            make(depth=depth)
+        assert place(caught.value) == __file__
+    with refused("NT616", "convolutions", repr(depth)):
+        programs.cntk(convolutions=depth)
+    assert str(programs.mlp(depth=np.int64(3))) == str(programs.mlp(depth=3))
+
+
+def test_words_that_a_program_does_not_know() -> None:
+    for make in (programs.cnn, programs.cntk, programs.gcn, programs.maxpool_cnn, programs.rnn):
+        with refused("NT616", "readout", "'max'"):
+            make(readout="max")  # type: ignore[arg-type]
+    with refused("NT616", "kind", "'residual'"):
+        programs.resnet(kind="residual")  # type: ignore[arg-type]
+    with refused("NT616", "var_w has 2 entries for 3 layers"):
+        programs.mlp(depth=3, var_w=[1, 2])
+
+
+TAKERS: dict[str, Callable[[Any], Any]] = {
+    "ns.compile": ns.compile, "ns.derive": ns.derive, "ns.check": lambda p: ns.check(p), "ns.limit": ns.limit,
+    "ns.simulate": ns.simulate, "ns.backprop": ns.backprop, "ns.unit_variance": ns.unit_variance,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (nn.Linear(3, 4), "ns.layers"),
+        ("mlp", "ns.programs.mlp()"),
+        ("program a\nwidth n\n", "ns.parse"),
+        (programs.mlp, "call it: mlp"),
+        (None, "ns.Program"),
+        (programs, "ns.programs"),
+    ],
+    ids=["module", "name", "listing", "function", "None", "package"],
+)
+def test_what_is_no_program(taker: str, value: Any, words: str) -> None:
+    with refused("NT616", taker, words) as caught:
+        TAKERS[taker](value)
+    assert place(caught.value) == __file__
+
+
+def place(error: Any) -> str:
+    """The file where the error says it is."""
+    return str(error.diagnostic.location.file)

@@ -17,6 +17,7 @@ from netsor.compilers.finite.network import Network
 from netsor.compilers.finite.order import Step, steps
 from netsor.compilers.finite.result import Simulation
 from netsor.compilers.finite.store import Store
+from netsor.declared import as_program
 from netsor.errors import InputError
 
 WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -36,6 +37,7 @@ def simulate(
     None compiles the program, False leaves deviations out. `vectors` names vectors whose second moments are wanted;
     `memory` bounds the bytes of the matrices; `store` is a file that keeps finished runs, which are not repeated.
     """
+    p = as_program("ns.simulate", p)
     check_device(device)
     program = _with_backward(p) if "backward" in methods else p
     groups = bind(program, x, sizes, dtype, device)

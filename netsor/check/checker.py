@@ -18,6 +18,7 @@ from netsor.check.report import VERDICTS, Report
 from netsor.check.structure import structure_diagnostics
 from netsor.check.types import line_diagnostics
 from netsor.check.widths import cdcs
+from netsor.declared import as_program
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, InputError, NetsorError
 from netsor.readings import Readings
@@ -30,6 +31,7 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
     questions that depend on the data are decided. A program with an output and no gradients is checked with its
     backward pass.
     """
+    p = as_program("ns.check", p)
     typing = list(_type_errors(p))
     if typing:
         return _ill_typed(p, typing)

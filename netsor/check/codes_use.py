@@ -120,6 +120,14 @@ ARRAYS = (
         "Tensor Programs II, Definition E.1",
         "the message names the smallest eigenvalue",
     ),
+    Code(
+        "NT616",
+        "an argument of another kind",
+        "A program, a function or a number of layers was expected.",
+        "ns.compile(torch.nn.Linear(3, 4))\nns.programs.mlp(phi=torch.relu)",
+        _USE,
+        "write what the message proposes",
+    ),
 )
 
 RULES = (
