@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers import calls, fallback, gram, ragged, transforms
 from netsor.compilers import cost as costs
-from netsor.compilers import fallback, gram, ragged
 from netsor.compilers import fuse as fusing
 from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
 from netsor.compilers.arrays import as_covariance
@@ -60,12 +60,21 @@ class Kernel:
     # ------------------------------------------------------------ calls
 
     def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT) -> KernelResult:
+        if torch.compiler.is_compiling():  # the values decide what is done: there is no graph
+            return torch.compiler.disable(self._called)(x1, x2, get)  # type: ignore[no-any-return]
+        return self._called(x1, x2, get)
+
+    def _called(self, x1: Any, x2: Any, get: Get) -> KernelResult:
+        if calls.is_inside(x1, x2):
+            return calls.call(lambda a, b: self._run(a, b, get, None), x1, x2)
         return self._run(x1, x2, get, None)
 
     def gram(
         self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None
     ) -> KernelResult:
         """The same kernels by blocks within a memory budget (inputs and results counted)."""
+        if calls.is_inside(x1, x2):
+            return calls.call(lambda a, b: self.gram(a, b, memory, get, tile), x1, x2)
         wanted = wanted_names(get)
         if fallback.split(self._module, wanted)[1]:
             return self._partly(x1, x2, wanted, tile, gram.parse_memory(memory))
@@ -314,5 +323,7 @@ def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
     from netsor.compilers.lowering.functions import as_fn
     from netsor.functions import as_function
 
+    if transforms.inside(K):
+        return transforms.transformed(lambda k: (v_transform(phi, k, psi),), [K])[0]
     second = None if psi is None else as_fn(as_function(psi))
     return transform(as_fn(as_function(phi)), as_covariance(K), second)

@@ -15,6 +15,7 @@ import torch
 
 from netsor import ir
 from netsor.compilers.arrays import as_tensor, check_layout
+from netsor.compilers.calls import is_inside
 from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.errors import InputError
 
@@ -48,6 +49,11 @@ def bind(
     device: str | torch.device = "cpu",
 ) -> list[Group]:  # fmt: skip
     """The inputs as groups of samples of equal size."""
+    if is_inside(x):
+        raise InputError(
+            "limits and simulations are not differentiated or mapped by torch.func", code="NT601",
+            hint="compiled kernels are: ns.compile(p)",
+        )  # fmt: skip
     lines = input_lines(p)
     named = _by_name([line.out.name for line in lines], x)
     samples = {line.out: _samples(line.out, named[line.out.name], dtype, device) for line in lines}
