@@ -27,6 +27,7 @@ from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.kernels import sampled
 from netsor.declared import as_program
 from netsor.errors import CheckError, Diagnostic, InputError, UnsupportedError
+from netsor.lookup import lookup
 
 DEFAULT = ("nngp", "ntk")
 
@@ -106,7 +107,8 @@ class Kernel:
     def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
         """What has an exact rule exactly, the rest sampled."""
         exact, rest = fallback.split(self._module, get)
-        drawn = sampled(self.program, x1, x2, rest, dtype=self.dtype, device=self.device, memory=memory, **self.options)
+        p, where = self._program_for(rest), {"dtype": self.dtype, "device": self.device}
+        drawn = sampled(p, x1, x2, rest, memory=memory, **where, **self.options)
         drawn.assumed = self.assumed
         return fallback.merged([self._run(x1, x2, exact, tile), drawn]) if exact else drawn
 
@@ -172,12 +174,7 @@ class Kernel:
     # ------------------------------------------------------------ modules
 
     def _program_for(self, get: tuple[str, ...]) -> Any:
-        """For terms the backward lines are needed; outputs with axes take the tangent route."""
-        if "terms" not in get or self.program.gradients or output_axes(self.program):
-            return self.program
-        from netsor.backprop import backprop
-
-        return backprop(self.program)
+        return program_for(self.program, get)
 
     def _recursion(self, get: tuple[str, ...]) -> Recursion:
         if get not in self._recursions:
@@ -215,6 +212,20 @@ class Kernel:
             )  # fmt: skip
         target.write_text(module.SOURCE)
         return target
+
+
+def program_for(p: Any, get: tuple[str, ...]) -> Any:
+    """The program with its backward lines where gradients are asked for, by name or as terms.
+
+    For the terms of outputs with axes there are none: they take the tangent route.
+    """
+    terms = "terms" in get and not output_axes(p)
+    gradients = any(name.startswith("d") and lookup(p, name) is None for name in get)
+    if p.gradients or not p.outputs or not (terms or gradients):
+        return p
+    from netsor.backprop import backprop
+
+    return backprop(p)
 
 
 _RECURSIONS: dict[Any, Recursion] = {}
@@ -311,7 +322,8 @@ def refuse_unless_valid(p: Any) -> None:
 
 def derive(p: Any, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
-    return _derive(as_program("ns.derive", p), wanted_names(get))
+    wanted = wanted_names(get)
+    return _derive(program_for(as_program("ns.derive", p), wanted), wanted)
 
 
 def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:

@@ -166,15 +166,23 @@ class Expr:
         kind: ir.Kind = source.kind if source.kind in ("C", "X") else "H"
         return self.program.new_var(None, kind, source.rows, None, dims)
 
-    def sum(self, axis: AxisLike) -> Expr:
-        return self._reduce(axis, "sum")
+    def sum(self, axis: AxisLike, *more: AxisLike) -> Expr:
+        """The sum over one axis or several."""
+        return self._reduced((axis, *more), "sum")
 
-    def mean(self, axis: AxisLike) -> Expr:
-        return self._reduce(axis, "mean")
+    def mean(self, axis: AxisLike, *more: AxisLike) -> Expr:
+        """The mean over one axis or several."""
+        return self._reduced((axis, *more), "mean")
 
-    def max(self, axis: AxisLike) -> Expr:
-        """The coordinatewise maximum over an axis."""
-        return self._reduce(axis, "max")
+    def max(self, axis: AxisLike, *more: AxisLike) -> Expr:
+        """The coordinatewise maximum over one axis or several."""
+        return self._reduced((axis, *more), "max")
+
+    def _reduced(self, axes: tuple[Any, ...], op: Literal["sum", "mean", "max"]) -> Expr:
+        out = self
+        for axis in axes:
+            out = out._reduced(tuple(axis), op) if isinstance(axis, tuple | list) else out._reduce(axis, op)
+        return out
 
     def _reduce(self, axis: AxisLike, op: Literal["sum", "mean", "max"]) -> Expr:
         found = self._has(axis)
