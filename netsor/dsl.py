@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, assert_never, cast
 
 import sympy as sp
@@ -280,9 +281,19 @@ class Program:
     def _add(self, line: ir.Line) -> None:
         from netsor.check.types import line_diagnostics
 
-        for diagnostic in line_diagnostics(line):
-            raise ProgramError(Readings(self).diagnostic(diagnostic))
+        for d in line_diagnostics(line):
+            if d.code in ("NT101", "NT106", "NT107"):
+                where = self.origins(inputs_of(line), d.location)
+                d = dataclasses.replace(d, hint="; ".join(filter(None, (d.hint, where))))
+            raise ProgramError(Readings(self).diagnostic(d))
         self._lines.append(line)
+
+    def origins(self, variables: Iterable[ir.Var], at: Location | None) -> str:
+        """`h is from line 3, u from model.py:7`: where variables that do not fit together were made."""
+        found = {line.out: line.loc for line in self._lines}
+        places = [(v, found.get(v)) for v in dict.fromkeys(variables)]
+        texts = [f"{v.name} is from {_place(loc, at)}" for v, loc in places if loc is not None]
+        return ", ".join(texts)
 
     def handle(self, var: ir.Var) -> Any:
         if var.kind == "A":
@@ -398,7 +409,8 @@ class Program:
         if readout.rows != vector.rows:
             raise _error(
                 f"width mismatch: the readout {read(readout.name)} has width {describe(readout.rows)},"
-                f" {read(vector.name)} has width {describe(vector.rows)}", "NT101", loc=loc,
+                f" {read(vector.name)} has width {describe(vector.rows)}", "NT101",
+                Readings(self).prose(self.origins((readout, vector), loc)), loc=loc,
             )  # fmt: skip
         self._fit_readout(readout, vector)
         scale = quantity("the scale of an output", scale)
@@ -506,6 +518,10 @@ class Program:
 # ---------------------------------------------------------------- helpers
 
 
+def _place(loc: Location, at: Location | None) -> str:
+    return f"line {loc.line}" if at is not None and loc.file == at.file else f"{Path(loc.file).name}:{loc.line}"
+
+
 def describe(dimension: ir.Dimension | None) -> str:
     return "none" if dimension is None else dimension.name
 
@@ -593,7 +609,10 @@ def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
 
 def apply(function: Function, args: Sequence[Any]) -> Expr:
     """φ(args) as a pending expression."""
-    first = next(a for a in args if isinstance(a, Expr))
+    vectors = [a for a in args if isinstance(a, Expr)]
+    first = vectors[0]
+    for other in vectors[1:]:
+        first.fits(other)
     first.program.register(function)
     return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
 

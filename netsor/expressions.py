@@ -92,16 +92,21 @@ class Expr:
         if isinstance(other, Expr):
             if other.program is not self.program:
                 raise _error("the expressions belong to different programs", "NT108")
-            self._same_width(other)
+            self.fits(other)
             return Expr(self.program, op(self.sym, other.sym))
         return Expr(self.program, op(self.sym, constant(other, "a constant beside a vector")))
 
-    def _same_width(self, other: Expr) -> None:
+    def fits(self, other: Expr) -> None:
+        """ProgramError unless both have one width."""
         mine, theirs = self.rows, other.rows
         if mine is not None and theirs is not None and mine != theirs:
+            p = self.program
+            vectors = [next(v for v in p._split(x.sym)[0] if v.rows is not None) for x in (self, other)]
+            where = Readings(p).prose(p.origins(vectors, caller_location()))
             raise _error(
                 f"width mismatch: {self!r} has width {mine.name}, {other!r} has width {theirs.name}", "NT101",
-                "vectors of different widths never meet in one coordinatewise function; use a matrix between them",
+                "vectors of different widths never meet in one coordinatewise function; use a matrix between them;"
+                f" {where}",
             )  # fmt: skip
 
     def __add__(self, other: Any) -> Expr:

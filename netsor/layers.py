@@ -122,7 +122,8 @@ def conv_transposed(
         raise ProgramError(
             f"a convolution of this kind from {target!r} does not give the sizes of {x!r}: it gives {mine} along"
             f" {', '.join(a.name for a in found)}, {x!r} has {given}", code="NT107",
-            location=caller_location(), hint="like= is the vector whose convolution has the sizes of x",
+            location=caller_location(), hint="like= is the vector whose convolution has the sizes of x; "
+            + p.origins((target.var, x.var), caller_location()),
         )  # fmt: skip
     tap = ir.Dim(p.fresh_axis("k", len(plan.offsets)), len(plan.offsets))
     y = (p.matrix(name, n, x, var=var, axes=(tap,), **array) @ x).var
@@ -133,11 +134,19 @@ def conv_transposed(
     return _with_bias(p.add(line), n, name, bias_var, array)
 
 
+def _pool_sizes(windows: Any) -> tuple[int, ...]:
+    if not isinstance(windows, Mapping) or not windows:
+        message = f"the windows of a pool are a dict from axis to size, got {windows!r}"
+        hint = "{'row': 2, 'col': 2}"
+        raise ProgramError(message, code="NT107", location=caller_location(), hint=hint)
+    return tuple(windows.values())
+
+
 def avg_pool(
     x: Expr, windows: Mapping[Any, int], stride: int | Sequence[int] | None = None, padding: str | int = "valid"
 ) -> Expr:  # fmt: skip
     """y[s] = (1/|κ|) Σ_κ x[stride·s + κ], windows `{axis: size}`; the stride is the window's size if not given."""
-    sizes = tuple(windows.values())
+    sizes = _pool_sizes(windows)
     read = x.window(tuple(windows), size=sizes, stride=sizes if stride is None else stride, padding=padding)
     return read.mean(read.dims[-1].axis)
 
@@ -146,7 +155,7 @@ def max_pool(
     x: Expr, windows: Mapping[Any, int], stride: int | Sequence[int] | None = None, padding: str | int = "valid"
 ) -> Expr:  # fmt: skip
     """y[s] = max_κ x[stride·s + κ] coordinatewise; positions outside are left out."""
-    sizes = tuple(windows.values())
+    sizes = _pool_sizes(windows)
     steps = sizes if stride is None else stride
     read = x.window(tuple(windows), size=sizes, stride=steps, padding=padding, outside="drop")
     return read.max(read.dims[-1].axis)

@@ -221,3 +221,52 @@ def test_what_is_no_program(taker: str, value: Any, words: str) -> None:
 def place(error: Any) -> str:
     """The file where the error says it is."""
     return str(error.diagnostic.location.file)
+
+
+# ---------------------------------------------------------------- widths and sizes that do not fit
+
+
+def towers() -> tuple[ns.Program, ns.Expr, ns.Expr]:
+    p = ns.Program("towers")
+    left, right = p.width("left"), p.width("right", ratio=2)
+    h = p.let("h", p.matrix("W", left, p.data("x")) @ p["x"])
+    u = p.let("u", p.matrix("U", right, p.data("y")) @ p["y"])
+    return p, h, u
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda p, h, u: h + u,
+        lambda p, h, u: ns.relu(h) * ns.tanh(u),
+        lambda p, h, u: ns.dot(h, u),
+        lambda p, h, u: ns.function("product", lambda a, b: a * b)(h, u),
+        lambda p, h, u: p.matrix("A", p.widths[0], p.widths[0]) @ u,
+        lambda p, h, u: p.output(p.readout("v", p.widths[0]), u),
+        lambda p, h, u: p.output(p.vector("w", h), ns.relu(u)),
+    ],
+)
+def test_two_towers_name_both_widths_and_the_lines(join: Any) -> None:
+    p, h, u = towers()
+    with refused("NT101", "left", "right", "is from line") as caught:
+        join(p, h, u)
+    location = caught.value.diagnostic.location
+    assert location.file == __file__ and "lambda" in location.text
+
+
+def test_sizes_after_a_pool_and_under_a_transposed_convolution() -> None:
+    p = ns.Program("sizes")
+    n = p.width("n")
+    x = layers.conv(p.data("x", axes=(p.axis("row", 6), p.axis("col", 6))), n, "W", ("row", "col"))
+    small = layers.avg_pool(x, {"row": 2, "col": 2})
+    with refused("NT107", "axis row", "has 6", "has 3", "is from line") as caught:
+        p.let("sum", x + small)
+    assert place(caught.value) == __file__
+    with refused("NT107", "2, 2 along row, col", "has 3, 3", "is from line") as caught:
+        layers.conv_transposed(small, n, "T", ("row", "col"), like=x, stride=3)
+    assert place(caught.value) == __file__
+    with refused("NT107", "spans 4 positions, and the axis row has 3"):
+        layers.max_pool(small, {"row": 4})
+    for windows in (2, "row", {}):
+        with refused("NT107", "dict from axis to size"):
+            layers.avg_pool(x, windows)  # type: ignore[arg-type]
