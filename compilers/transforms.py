@@ -25,7 +25,7 @@ def inside(*values: Any) -> bool:
 
 def transformed(plain: Plain, tensors: Sequence[Tensor]) -> Tensors:
     """plain(*tensors), differentiable and mappable; `plain` is differentiable by autograd."""
-    out: Tensors = _Operation.apply(plain, *tensors)
+    out: Tensors = _Operation.apply(plain, *tensors)  # type: ignore[no-untyped-call]
     return out
 
 

@@ -197,4 +197,4 @@ def test_rounding_is_no_fault_of_a_covariance(scale: float) -> None:
     torch.testing.assert_close(ns.v_transform("relu", singular - scale * 1e-12 * np.eye(3)), torch.tensor(singular / 2))
     ns.v_transform("relu", np.zeros((2, 2)))
     ns.v_transform("relu", torch.tensor(K, dtype=torch.float32))
-    ns.v_transform("relu", torch.tensor(K, requires_grad=True)).sum().backward()  # type: ignore[no-untyped-call]
+    ns.v_transform("relu", torch.tensor(K, requires_grad=True)).sum().backward()

@@ -169,5 +169,6 @@ def test_messages(arguments: dict[str, Any], words: str) -> None:
 def test_numpys_integers_are_integers() -> None:
     p = Program("numpy")
     x = p.data("x", axes=(p.axis("t", 6),))
-    w = x.window("t", size=np.int64(3), stride=np.int32(2), padding=np.int64(1), dilation=np.int64(1))
+    given: dict[str, Any] = {"size": np.int64(3), "stride": np.int32(2), "padding": np.int64(1), "dilation": np.int8(1)}
+    w = x.window("t", **given)
     assert w.dims[0].size == 3

@@ -18,7 +18,7 @@ from netsor.errors import InputError
 Mean = Tensor | None
 
 
-def refuse_pair(f: Fn, g: Fn, given: tuple[Tensor, ...], own: Tensor | None) -> None:
+def refuse_pair(f: Fn, g: Fn, given: tuple[Tensor, Tensor, Tensor, Mean, Mean], own: Tensor | None) -> None:
     """InputError where E f(u)g(v) is infinite; `own` marks entries of one variable, which moves as a whole."""
     if not (_deltas(f) or _deltas(g)):
         return

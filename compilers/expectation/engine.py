@@ -75,12 +75,12 @@ class _Pair(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (grad,) = grads
         f, g, own = ctx.pair
-        given = ctx.saved_tensors
+        given: tuple[Tensor, Tensor, Tensor, Mean, Mean] = ctx.saved_tensors
         cones.refuse_pair(f, g, given, own)
         df, dg = f.derivative, g.derivative
         price = ((0.5, df.derivative, g), (0.5, f, dg.derivative), (1.0, df, dg), (1.0, df, g), (1.0, f, dg))
         found = [
-            _sum_to(grad * (c * E2(a, b, *given, own)), x) if x is not None and needed else None
+            _sum_to(grad * (c * E2(a, b, *given, own=own)), x) if x is not None and needed else None
             for (c, a, b), x, needed in zip(price, given, ctx.needs_input_grad[3:], strict=True)
         ]
         return (None, None, None, *found)

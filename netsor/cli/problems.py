@@ -71,11 +71,11 @@ def plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         others = warnings.showwarning
 
-        def told(warning: Warning | str, category: type[Warning], *more: Any, **fields: Any) -> None:
-            if isinstance(warning, NetsorWarning):
-                print(f"netsor: warning: {warning}", file=sys.stderr)
+        def told(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if isinstance(message, NetsorWarning):
+                print(f"netsor: warning: {message}", file=sys.stderr)
             else:
-                others(warning, category, *more, **fields)
+                others(message, category, *place)
 
-        warnings.showwarning = told
+        setattr(warnings, "showwarning", told)  # noqa: B010 - its declared type has the names of the arguments
         yield
