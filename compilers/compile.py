@@ -62,7 +62,8 @@ class Kernel:
 
     def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT) -> KernelResult:
         if torch.compiler.is_compiling():  # the values decide what is done: there is no graph
-            return torch.compiler.disable(self._called)(x1, x2, get)
+            disable: Any = torch.compiler.disable
+            return disable(self._called)(x1, x2, get)  # type: ignore[no-any-return]
         return self._called(x1, x2, get)
 
     def _called(self, x1: Any, x2: Any, get: Get) -> KernelResult:
@@ -107,8 +108,8 @@ class Kernel:
     def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
         """What has an exact rule exactly, the rest sampled."""
         exact, rest = fallback.split(self._module, get)
-        p, options = self._program_for(rest), {"dtype": self.dtype, "device": self.device, **self.options}
-        drawn = sampled(p, x1, x2, rest, memory=memory, **options)
+        options: dict[str, Any] = {"dtype": self.dtype, "device": self.device, **self.options}
+        drawn = sampled(self._program_for(rest), x1, x2, rest, memory=memory, **options)
         drawn.assumed = self.assumed
         return fallback.merged([self._run(x1, x2, exact, tile), drawn]) if exact else drawn
 

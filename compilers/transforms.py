@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 Tensors = tuple[Tensor, ...]
 Plain = Callable[..., Tensors]
@@ -20,7 +21,7 @@ Plain = Callable[..., Tensors]
 
 def inside(*values: Any) -> bool:
     """Is one of these a tensor of torch.func or vmap?"""
-    return any(isinstance(v, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(v) for v in values)
+    return any(isinstance(v, Tensor) and is_functorch_wrapped_tensor(v) for v in values)
 
 
 def transformed(plain: Plain, tensors: Sequence[Tensor]) -> Tensors:
@@ -52,7 +53,9 @@ class _Operation(torch.autograd.Function):
         return transformed(Pushforward(ctx.plain, len(given)), (*given, *moved))
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], plain: Plain, *tensors: Tensor) -> tuple[Tensors, tuple[int, ...]]:
+    def vmap(info: Any, in_dims: Any, *given: Any) -> tuple[Tensors, tuple[int, ...]]:
+        plain, *tensors = given
+
         def element(x: Tensor, dim: int | None, i: int) -> Tensor:
             return x if dim is None else x.select(dim, i)
 

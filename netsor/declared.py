@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -42,6 +43,6 @@ def _instead(value: Any) -> str:
         return "ns.parse(text) reads a listing" if is_text else f"ns.programs.{value}() makes a built-in program"
     if isinstance(value, type) or (callable(value) and hasattr(value, "__code__")):
         return f"call it: {getattr(value, '__name__', 'f')}(…) returns the program"
-    if any(c.__module__.startswith("torch.nn") for c in type(value).__mro__):
+    if any(c.__module__.startswith("torch.nn") for c in inspect.getmro(type(value))):
         return "write its layers with ns.Program and ns.layers, or take one of ns.programs (mlp, cnn, resnet, …)"
     return "make one with ns.Program, ns.parse or ns.programs"

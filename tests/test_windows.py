@@ -161,7 +161,8 @@ def test_messages(arguments: dict[str, Any], words: str) -> None:
     p = Program("wrong")
     x = p.data("x", axes=(p.axis("row", 6), p.axis("col", 6)))
     with pytest.raises(ns.ProgramError, match=f"(?s)NT107.*{words}") as caught:
-        x.window(("row", "col"), **{"size": 3} | arguments)
+        given: dict[str, Any] = {"size": 3, **arguments}
+        x.window(("row", "col"), **given)
     location = caught.value.diagnostic.location
     assert location is not None and location.file == __file__
 

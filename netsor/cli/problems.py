@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,7 +66,7 @@ def show(error: Exception, debug: bool = False) -> int:
 
 
 @contextmanager
-def plain_warnings() -> Iterator[None]:
+def plain_warnings() -> Generator[None, None, None]:
     """Inside, this library's warnings are lines on the standard error stream, without a place in the code."""
     with warnings.catch_warnings():
         others = warnings.showwarning
