@@ -63,7 +63,8 @@ class Kernel:
     def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT) -> KernelResult:
         if torch.compiler.is_compiling():  # the values decide what is done: there is no graph
             disable: Any = torch.compiler.disable
-            return disable(self._called)(x1, x2, get)  # type: ignore[no-any-return]
+            out: KernelResult = disable(self._called)(x1, x2, get)
+            return out
         return self._called(x1, x2, get)
 
     def _called(self, x1: Any, x2: Any, get: Get) -> KernelResult:

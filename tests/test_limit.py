@@ -296,7 +296,7 @@ def test_gates_and_attention_by_quadrature() -> None:
     assert drawn.ntk is not None and drawn.method == "sampled"
     ntk = float(r.ntk.item())
     assert abs(ntk - float(drawn.ntk)) <= 3 * float(drawn.errors["ntk"]) <= 0.01 * ntk
-    assert float(r.error("ntk")) < 1e-10
+    assert float(r.error("ntk").item()) < 1e-10
 
 
 def tokens(phi: Any) -> ns.Program:
