@@ -91,7 +91,7 @@ def check_layout(name: str, axes: Sequence[str], shape: Sequence[int]) -> None:
 
 def layout_hint(name: str, axes: Sequence[str], shape: Sequence[int]) -> str | None:
     """What to write for images `[n, channel, row, col]`, told by one or three channels and square images."""
-    if len(axes) == 2 and len(shape) == 4 and shape[1] in (1, 3) and shape[2] == shape[3] > shape[1]:
+    if len(axes) == 2 and len(shape) == 4 and shape[1] in (1, 3) and shape[2] == shape[3] > 3:
         return f"{name}.permute(0, 2, 3, 1) moves the channels last (numpy: {name}.transpose(0, 2, 3, 1))"
     return None
 
