@@ -10,14 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from netsor.compilers import calls, fallback, gram, ragged, transforms
 from netsor.compilers import cost as costs
-from netsor.compilers import fallback, gram, ragged
 from netsor.compilers import fuse as fusing
 from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
+from netsor.compilers.arrays import as_covariance
 from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.diagonal import diagonals
@@ -29,7 +29,9 @@ from netsor.compilers.plan import ALL, Call, Limits, Plan, evened, parse_memory
 from netsor.compilers.progress import Progress
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.kernels import sampled
+from netsor.declared import as_program
 from netsor.errors import CheckError, Diagnostic, InputError, UnsupportedError
+from netsor.lookup import lookup
 from netsor.names import shown
 
 DEFAULT = ("nngp", "ntk")
@@ -70,7 +72,17 @@ class Kernel:
     # ------------------------------------------------------------ calls
 
     def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT) -> KernelResult:
-        return self._run(x1, x2, wanted_names(get), Limits())
+        if torch.compiler.is_compiling():  # the values decide what is done: there is no graph
+            disable: Any = torch.compiler.disable
+            out: KernelResult = disable(self._called)(x1, x2, get, Limits())
+            return out
+        return self._called(x1, x2, get, Limits())
+
+    def _called(self, x1: Any, x2: Any, get: Get, limits: Limits) -> KernelResult:
+        wanted = wanted_names(get)
+        if calls.is_inside(x1, x2):
+            return calls.call(lambda a, b: self._run(a, b, wanted, limits), x1, x2)
+        return self._run(x1, x2, wanted, limits)
 
     def gram(
         self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None,
@@ -81,7 +93,7 @@ class Kernel:
         `tile` is the number of inputs per side of a block, instead of a budget. `progress`: whether to draw a bar;
         None draws one on a terminal when the call takes over two seconds.
         """
-        return self._run(x1, x2, wanted_names(get), Limits(parse_memory(memory), tile, progress))
+        return self._called(x1, x2, get, Limits(parse_memory(memory), tile, progress))
 
     def diag(self, x: Any, get: Get = DEFAULT) -> KernelResult:
         """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
@@ -102,8 +114,8 @@ class Kernel:
         """What has an exact rule exactly, the rest sampled."""
         parts = self._parts(get)
         drawn = sampled(
-            self.program, x1, x2, parts.rest, dtype=self.dtype, device=self.device, memory=limits.memory or SAMPLES,
-            progress=limits.progress, why=parts.why, **self.options,
+            self._program_for(parts.rest), x1, x2, parts.rest, dtype=self.dtype, device=self.device,
+            memory=limits.memory or SAMPLES, progress=limits.progress, why=parts.why, **self.options,
         )  # fmt: skip
         drawn.assumed = self.assumed
         return fallback.merged([self._run(x1, x2, parts.exact, limits), drawn]) if parts.exact else drawn
@@ -201,12 +213,7 @@ class Kernel:
     # ------------------------------------------------------------ modules
 
     def _program_for(self, get: tuple[str, ...]) -> Any:
-        """For terms the backward lines are needed; outputs with axes take the tangent route."""
-        if "terms" not in get or self.program.gradients or output_axes(self.program):
-            return self.program
-        from netsor.backprop import backprop
-
-        return backprop(self.program)
+        return program_for(self.program, get)
 
     def _recursion(self, get: tuple[str, ...]) -> Recursion:
         if get not in self._recursions:
@@ -245,6 +252,20 @@ class Kernel:
             )  # fmt: skip
         target.write_text(module.SOURCE)
         return target
+
+
+def program_for(p: Any, get: tuple[str, ...]) -> Any:
+    """The program with its backward lines where gradients are asked for, by name or as terms.
+
+    For the terms of outputs with axes there are none: they take the tangent route.
+    """
+    terms = "terms" in get and not output_axes(p)
+    gradients = any(name.startswith("d") and lookup(p, name) is None for name in get)
+    if p.gradients or not p.outputs or not (terms or gradients):
+        return p
+    from netsor.backprop import backprop
+
+    return backprop(p)
 
 
 _RECURSIONS: dict[Any, Recursion] = {}
@@ -298,6 +319,7 @@ def compile(
     `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
     where that is not possible, a FusionWarning says why and nothing else changes.
     """
+    p = as_program("ns.compile", p)
     if output is not None:
         p = with_output(p, output)
     if not assume_gia:
@@ -339,7 +361,8 @@ def refuse_unless_valid(p: Any) -> None:
 
 def derive(p: Any, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
-    return _derive(p, wanted_names(get))
+    wanted = wanted_names(get)
+    return _derive(program_for(as_program("ns.derive", p), wanted), wanted)
 
 
 def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
@@ -351,6 +374,7 @@ def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
     from netsor.compilers.lowering.functions import as_fn
     from netsor.functions import as_function
 
-    matrix = K if isinstance(K, Tensor) else torch.as_tensor(np.asarray(K, dtype=float))
+    if transforms.inside(K):
+        return transforms.transformed(lambda k: (v_transform(phi, k, psi),), [K])[0]
     second = None if psi is None else as_fn(as_function(psi))
-    return transform(as_fn(as_function(phi)), matrix, second)
+    return transform(as_fn(as_function(phi)), as_covariance(K), second)

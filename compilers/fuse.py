@@ -24,6 +24,7 @@ from netsor.compilers.expectation.fused import NEAR, POINTS, Trace, Untraceable
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.scratch import scratch
 from netsor.compilers.results import flat
+from netsor.errors import NetsorWarning
 
 OFTEN = 3  # a shape that comes so many times is compiled
 MOST = 32  # shapes compiled for one kernel
@@ -33,7 +34,7 @@ Body = Callable[..., tuple[Tensor, ...]]
 Single = tuple[str, Any, float]  # an entry of the inputs, which function of it, the noise
 
 
-class FusionWarning(UserWarning):
+class FusionWarning(NetsorWarning):
     """`fuse=True` has no effect."""
 
 

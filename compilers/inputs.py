@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.arrays import as_tensor, check_layout, layout_hint, rank_hint
 from netsor.errors import InputError
 
 Signature = Mapping[str, tuple[str, tuple[tuple[str, int | None], ...]]]
@@ -88,21 +89,26 @@ class Inputs:
         want = ["sample", *(a for a, _ in axes), *(["feature"] if kind == "data" else [])]
         if value.dim() != len(want):
             raise InputError(
-                f"{name} has {value.dim()} dimensions, the program wants {len(want)}: [{', '.join(want)}]",
-                code="NT601", hint=f"got shape {tuple(value.shape)}",
+                f"{name} has {value.dim()} dimensions, the program wants {len(want)}: [{', '.join(want)}], got"
+                f" shape {tuple(value.shape)}",
+                code="NT601", hint=rank_hint([a for a, _ in axes], value.shape) if kind == "data" else None,
             )  # fmt: skip
         for (axis, fixed), size in zip(axes, value.shape[1:], strict=False):
             known = self.size.setdefault(axis, fixed if fixed is not None else size)
             if size != known or (fixed is not None and size != fixed):
-                raise InputError(f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602")
+                raise InputError(
+                    f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602",
+                    hint=layout_hint(name, [a for a, _ in axes], value.shape) if kind == "data" else None,
+                )  # fmt: skip
         if bool(torch.isfinite(value.sum())):  # NaN and infinity stay in a sum
             return
-        bad = (
-            ~torch.isfinite(value).flatten(1).all(1) if value.numel() else torch.zeros(value.shape[0], dtype=torch.bool)
-        )
-        if bool(bad.any()):
-            which = int(bad.nonzero()[0])
-            raise InputError(f"{name} is not finite in sample {which}", code="NT603", hint="remove NaN and infinity")
+        bad = (~torch.isfinite(value)).nonzero()
+        if len(bad):
+            place = tuple(bad[0].tolist())
+            raise InputError(
+                f"{name} is not finite in sample {place[0]}: {name}{list(place)} is {float(value[place])}",
+                code="NT603", hint="remove NaN and infinity",
+            )  # fmt: skip
 
 
 def as_inputs(signature: Signature, x: Any, dtype: torch.dtype | None, device: Any) -> Inputs:
@@ -122,20 +128,11 @@ def as_inputs(signature: Signature, x: Any, dtype: torch.dtype | None, device: A
     if len(set(counts.values())) > 1:
         raise InputError(f"inputs have different numbers of samples: {counts}", code="NT602")
     common = dtype or _promoted(tensors.values())
-    return Inputs(signature, {k: v.to(common).to(device or v.device) for k, v in tensors.items()})
-
-
-def as_tensor(name: str, value: Any) -> Tensor:
-    """A tensor; integers and lists become float64."""
-    if not isinstance(value, Tensor):
-        try:
-            import numpy as np
-
-            array = np.asarray(value)
-            value = torch.as_tensor(array if array.dtype.kind == "f" else array.astype(float))
-        except (TypeError, ValueError) as problem:
-            raise InputError(f"{name} is not an array of numbers: {problem}", code="NT601") from None
-    return value if value.is_floating_point() else value.to(torch.float64)
+    found = Inputs(signature, {k: v.to(common).to(device or v.device) for k, v in tensors.items()})
+    for name, (kind, axes) in signature.items():
+        if kind == "data":
+            check_layout(name, [axis for axis, _ in axes], tensors[name].shape)
+    return found
 
 
 def _promoted(tensors: Any) -> torch.dtype:

@@ -19,9 +19,11 @@ from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.limit_answers import Answer, LineAnswers, Question, SampledAnswers
 from netsor.compilers.limit_functions import Functions
 from netsor.compilers.limit_polynomial import Gaussians, NotPolynomial
+from netsor.declared import as_program
 from netsor.display import Table, Tabled
 from netsor.errors import InputError, UnsupportedError
 from netsor.facts import trained
+from netsor.lookup import known, lookup
 from netsor.markup import one_line
 
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
@@ -43,14 +45,17 @@ def limit(
     unknown = [m for m in methods if m not in METHODS]
     if unknown or not methods:
         raise InputError(f"methods are {', '.join(METHODS)}, got {', '.join(unknown) or 'none'}", code="NT605")
-    program = with_backward(p)
+    program = with_backward(as_program("ns.limit", p))
     groups = bind(program, x)
     chosen = tuple(m for m in METHODS if m in methods)
     return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)
 
 
 class LimitResult(Tabled):
-    """Answers about the limit, `[sample, *axes]` for one vector and `[sample, sample′, *axes, *axes′]` for pairs."""
+    """Answers about the limit, `[sample, *axes]` for one vector and `[sample, sample′, *axes, *axes′]` for pairs.
+
+    All are numpy arrays: of sympy rationals (dtype object) where exact, of float64 otherwise.
+    """
 
     def __init__(
         self, p: Any, groups: Sequence[Group], coupled: bool, options: dict[str, Any],
@@ -110,29 +115,29 @@ class LimitResult(Tabled):
 
     def mean(self, u: Any) -> Any:
         """E Z^u"""
-        return self._ask(("moment", self._var(u), 1))[0]
+        return self._value(("moment", self._var(u), 1))
 
     def second_moment(self, u: Any, v: Any = None) -> Any:
         """E Z^u Z̄^v over all pairs of samples, v = u by default."""
-        return self._ask(self._pair(u, v))[0]
+        return self._value(self._pair(u, v))
 
     def moment(self, u: Any, power: int) -> Any:
         """E (Z^u)^power"""
-        return self._ask(("moment", self._var(u), power))[0]
+        return self._value(("moment", self._var(u), power))
 
     def scalar(self, c: Any) -> Any:
         """The limit of a C-var."""
-        return self._ask(("scalar", self._var(c, "C")))[0]
+        return self._value(("scalar", self._var(c, "C")))
 
     @property
     def nngp(self) -> Any:
         """lim Cov f; None without an output, or when a readout is not an input vector of mean zero."""
-        return self._ask(("nngp",))[0] if self._has_nngp() else None
+        return self._value(("nngp",)) if self._has_nngp() else None
 
     @property
     def ntk(self) -> Any:
         """The NTK, forward uses of Wᵀ included; None when nothing is trained or there is no output."""
-        return self._ask(("ntk",))[0] if self._has_ntk() else None
+        return self._value(("ntk",)) if self._has_ntk() else None
 
     def error(self, question: str, *names: Any) -> Any:
         """The error of an answer: `error("mean", "dx1")`, `error("ntk")`.
@@ -153,7 +158,10 @@ class LimitResult(Tabled):
             case _:
                 raise InputError(f"there is no question {question}{names}", code="NT605")
         value, error = self._ask(asked)
-        return np.zeros(np.shape(value)) if error is None else error
+        return np.zeros(np.shape(value)) if error is None else _array(error)
+
+    def _value(self, question: Question) -> Any:
+        return _array(self._ask(question)[0])
 
     def _ask(self, question: Question) -> Answer:
         if question not in self._known:
@@ -184,18 +192,13 @@ class LimitResult(Tabled):
         return ("second_moment", one, two)
 
     def _var(self, name: Any, kinds: str = "GH") -> ir.Var:
-        var = self._named(str(getattr(name, "name", name)))
+        var = lookup(self.program, str(getattr(name, "name", name)))
         if var is None or var.kind not in kinds:
             what = "scalar" if kinds == "C" else "vector"
-            raise InputError(f"the program has no {what} called {name}", code="NT605")
+            raise InputError(
+                f"the program has no {what} called {name} (it has {known(self.program)})", code="NT605"
+            )  # fmt: skip
         return var
-
-    def _named(self, name: str) -> ir.Var | None:
-        """A variable, or `d<name>` for the gradient of one where that line has another name."""
-        if name in self._vars:
-            return self._vars[name]
-        gradients: dict[str, ir.Var] = {f"d{g.of.name}": g.is_ for g in self.program.gradients}
-        return gradients.get(name)
 
     def _has_nngp(self) -> bool:
         lines = {line.out: line for line in self.program.lines}
@@ -237,6 +240,10 @@ class LimitResult(Tabled):
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
         verdict = "gives other limits" if any(differs.values()) else "gives the same limits"
         return "\n".join([head, *lines, f"gradient independence {verdict}"])
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray) else value.detach().cpu().numpy()
 
 
 def _answered(answers: LineAnswers, questions: Sequence[Question]) -> dict[Question, Answer]:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.arrays import as_tensor
 from netsor.compilers.assembled import mirrored
-from netsor.compilers.inputs import as_tensor
 from netsor.compilers.plan import Limits
 from netsor.compilers.progress import Progress
 from netsor.compilers.results import TERM, KernelResult, flat, nested

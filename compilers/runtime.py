@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers import calls
 from netsor.compilers.boxes import adjoint, box, forward
 from netsor.compilers.expectation import (
     E1,
@@ -477,6 +478,8 @@ def evaluate(
     wide: bool = False,
 ) -> KernelResult:
     """Kernels between all inputs of x1 and x2 (of x1 with itself when None); `wide`: evaluated in float64."""
+    if calls.is_inside(x1, x2):
+        return calls.call(lambda a, b: evaluate(signature, each, pairs, a, b, get, wide), x1, x2)
     wanted = frozenset((get,) if isinstance(get, str) else get)
     one = as_inputs(signature, x1, None, None)
     two = None if x2 is None else as_inputs(signature, x2, None, None)

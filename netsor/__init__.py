@@ -18,8 +18,8 @@ _WHERE = {
         "tanh",
     ),
     "netsor.errors": (
-        "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "ParseError", "ProgramError",
-        "UnsupportedError",
+        "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError",
+        "ProgramError", "UnsupportedError",
     ),
     "netsor.text": ("parse",),
     "netsor.backprop": ("backprop",),
@@ -42,7 +42,7 @@ __all__ = [
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
     "backprop", "unit_variance", "Report", "check",
     "Kernel", "KernelResult", "compile", "derive", "limit", "plot", "predict", "simulate", "v_transform",
-    "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "ParseError", "ProgramError",
+    "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
     "UnsupportedError",
     "layers", "programs",
 ]  # fmt: skip
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from netsor.errors import InputError as InputError
     from netsor.errors import Location as Location
     from netsor.errors import NetsorError as NetsorError
+    from netsor.errors import NetsorWarning as NetsorWarning
     from netsor.errors import ParseError as ParseError
     from netsor.errors import ProgramError as ProgramError
     from netsor.errors import UnsupportedError as UnsupportedError

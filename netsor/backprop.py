@@ -19,6 +19,7 @@ import sympy as sp
 from netsor import constants, ir
 from netsor.adjoints import Adjoints, refuse_data
 from netsor.constants import free_name
+from netsor.declared import as_program
 from netsor.dsl import Program
 from netsor.errors import ProgramError
 from netsor.expressions import Expr
@@ -31,7 +32,7 @@ Guess = dict[ir.Var, Dims]
 
 def backprop(p: Program, output: str | None = None) -> Program:
     """A new program: p with the backward lines and gradient statements of its output."""
-    twin = p.copy()
+    twin: Program = as_program("ns.backprop", p).copy()
     add_backward(twin, output)
     return twin
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
 import sympy as sp
@@ -18,6 +19,7 @@ from netsor.expressions import Expr, Matrix, Operand
 from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
 from netsor.functions import Function
 from netsor.names import KERNELS, checked
+from netsor.quantity import nested, quantity
 from netsor.readings import Readings
 
 if TYPE_CHECKING:
@@ -129,6 +131,7 @@ class Program:
 
     def width(self, name: str, ratio: ir.Number = 1) -> ir.Width:
         """A dimension that goes to infinity, `ratio` times the reference width."""
+        ratio = quantity(f"the ratio of width {name}", ratio)
         known = self._widths.get(checked(name, "a width"))
         if known is not None and known.ratio != ratio:
             raise _error(f"width {name} is already declared with ratio {known.ratio}", "NT104")
@@ -174,7 +177,8 @@ class Program:
         if hasattr(cols, "__netsor_matrix__"):  # a concatenation: a row of independent blocks
             more = {"var": var, "axes": axes, "trainable": trainable}
             return cols.__netsor_matrix__(name, rows, multiplier, **more)  # type: ignore[no-any-return]
-        self._not_negative(f"var of {name}", var)
+        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        fan_in = self._fan_in(name, fan_in)
         out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self.dims_of(axes))
         self._add(ir.InputMatrix(out, var, multiplier, trainable, fan_in, caller_location()))
         return Matrix(self, out)
@@ -185,9 +189,9 @@ class Program:
         trainable: bool = False, readout: bool = False,
     ) -> Expr:  # fmt: skip
         """A G-var with i.i.d. coordinates multiplier · β, β ~ N(mean, var), and covariances of β with other vectors."""
-        self._not_negative(f"var of {name}", var)
-        dims = self.dims_of(axes)
-        pairs = tuple((self.var_of(other), c) for other, c in (cov or {}).items())
+        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        mean, dims = quantity(f"the mean of {name}", mean), self.dims_of(axes)
+        pairs = tuple((self.var_of(v), quantity(f"a covariance of {name}", c)) for v, c in (cov or {}).items())
         out = self.new_var(name, "G", self._dimension(width), None, dims)
         line = ir.InputVector(
             out, mean, var, multiplier, trainable, readout, pairs, self._axis_cov(dims, axis_cov), caller_location()
@@ -197,7 +201,8 @@ class Program:
 
     def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
         """A trainable vector."""
-        return self.vector(name, width, mean, var, trainable=True, **more)
+        more = {"trainable": True} | more
+        return self.vector(name, width, mean, var, **more)
 
     def readout(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
         """A trainable vector that is marked as a readout."""
@@ -208,8 +213,8 @@ class Program:
         self, name: str, limit: Any = None, axes: Iterable[DimLike] = (), per_sample: bool = False
     ) -> Expr:  # fmt: skip
         """A C-var that converges to `limit` (a number or an array over its axes), or is given with each sample."""
-        if limit is not None and not isinstance(limit, int | float | sp.Basic):
-            limit = nested(limit)
+        if limit is not None:
+            limit = nested(f"the limit of {name}", limit)
         out = self.new_var(name, "C", None, None, self.dims_of(axes))
         self._add(ir.InputScalar(out, limit, per_sample, caller_location()))
         return cast(Expr, self.handle(out))
@@ -224,7 +229,8 @@ class Program:
         """A C-var with the given values over `axes` (an array that does not depend on the sample)."""
         dims = tuple(a if isinstance(a, ir.Dim) else self.dims_of((a,))[0] for a in axes)
         out = self.new_var(name, "C", None, None, dims)
-        self._add(ir.InputScalar(out, nested(array), False, caller_location()))
+        limit = array if array == "position" else nested("a constant", array)
+        self._add(ir.InputScalar(out, limit, False, caller_location()))
         return cast(Expr, self.handle(out))
 
     def _axis_cov(self, dims: tuple[ir.Dim, ...], axis_cov: Any) -> tuple[tuple[ir.Axis, Any], ...]:
@@ -234,11 +240,21 @@ class Program:
             if len(dims) != 1:
                 raise _error("axis_cov of a family with several axes is a dict from axis to matrix", "NT107")
             axis_cov = {dims[0].axis: axis_cov}
-        return tuple((self.as_axis(a), nested(m)) for a, m in axis_cov.items())
+        return tuple((self.as_axis(a), nested("axis_cov", m)) for a, m in axis_cov.items())
 
-    def _not_negative(self, what: str, value: ir.Number) -> None:
-        if not value >= 0:
-            raise _error(f"{what} is a variance and must not be negative, got {value}", "NT109")
+    def _variance(self, name: str, value: Any) -> ir.Number:
+        found = quantity(f"var of {name}", value)
+        if found < 0:
+            raise _error(f"var of {name} is a variance and must not be negative, got {found}", "NT109")
+        return found
+
+    def _fan_in(self, name: str, value: Any) -> Any:
+        if value is None or (isinstance(value, str) and value == "cols"):
+            return value
+        found = quantity(f'fan_in of {name} ("cols", None or a number)', value)
+        if found <= 0:
+            raise _error(f"fan_in of {name} must be positive, got {found}", "NT109")
+        return found
 
     def _dimension(self, of: Any) -> ir.Dimension:
         if isinstance(of, ir.Width | ir.Feature):
@@ -283,9 +299,19 @@ class Program:
     def _add(self, line: ir.Line) -> None:
         from netsor.check.types import line_diagnostics
 
-        for diagnostic in line_diagnostics(line):
-            raise ProgramError(Readings(self).diagnostic(diagnostic))
+        for d in line_diagnostics(line):
+            if d.code in ("NT101", "NT106", "NT107"):
+                where = self.origins(inputs_of(line), d.location)
+                d = dataclasses.replace(d, hint="; ".join(filter(None, (d.hint, where))))
+            raise ProgramError(Readings(self).diagnostic(d))
         self._lines.append(line)
+
+    def origins(self, variables: Iterable[ir.Var], at: Location | None) -> str:
+        """`h is from line 3, u from model.py:7`: where variables that do not fit together were made."""
+        found = {line.out: line.loc for line in self._lines}
+        places = [(v, found.get(v)) for v in dict.fromkeys(variables)]
+        texts = [f"{v.name} is from {_place(loc, at)}" for v, loc in places if loc is not None]
+        return ", ".join(texts)
 
     def handle(self, var: ir.Var) -> Any:
         if var.kind == "A":
@@ -402,9 +428,11 @@ class Program:
         if readout.rows != vector.rows:
             raise _error(
                 f"width mismatch: the readout {read(readout.name)} has width {describe(readout.rows)},"
-                f" {read(vector.name)} has width {describe(vector.rows)}", "NT101", loc=loc,
+                f" {read(vector.name)} has width {describe(vector.rows)}", "NT101",
+                Readings(self).prose(self.origins((readout, vector), loc)), loc=loc,
             )  # fmt: skip
         self._fit_readout(readout, vector)
+        scale = quantity("the scale of an output", scale)
         self._outputs.append(
             ir.Output(checked(name, "an output", quoted=True), readout, vector, scale, len(self._lines), loc)
         )
@@ -532,17 +560,12 @@ class Program:
 # ---------------------------------------------------------------- helpers
 
 
+def _place(loc: Location, at: Location | None) -> str:
+    return f"line {loc.line}" if at is not None and loc.file == at.file else f"{Path(loc.file).name}:{loc.line}"
+
+
 def describe(dimension: ir.Dimension | None) -> str:
     return "none" if dimension is None else dimension.name
-
-
-def nested(array: Any) -> Any:
-    """An array as nested tuples of numbers."""
-    if hasattr(array, "tolist"):
-        array = array.tolist()
-    if isinstance(array, list | tuple):
-        return tuple(nested(a) for a in array)
-    return array
 
 
 def moment(value: Any, name: str | None = None) -> Expr:
@@ -584,7 +607,7 @@ def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
         last = p.var_of(a).dims[-1].axis
         source = x if last == ax else x.rename({ax: last})
         return (a * source).sum(last)
-    rows = nested(a)
+    rows = nested("the array of a mix", a)
     size = p.var_of(x).size(ax)
     inner = p.fresh_axis(f"{ax.name}_in", len(rows[0]))
     same = len(rows) == len(rows[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -66,11 +67,15 @@ class Diagnostic:
         return text
 
 
-class SlowWarning(UserWarning):
+class NetsorWarning(UserWarning):
+    """Base of this library's warnings: what is computed as it stands and may not be meant, or takes long."""
+
+
+class SlowWarning(NetsorWarning):
     """A call is expected to take more than ten seconds."""
 
 
-class SamplingWarning(UserWarning):
+class SamplingWarning(NetsorWarning):
     """A kernel has no exact rule and is sampled."""
 
 
@@ -105,6 +110,15 @@ class UnsupportedError(NetsorError, NotImplementedError):
     """A limit that exists but that this version has no rule for (NT7xx)."""
 
 
+def warn(diagnostic: Diagnostic) -> None:
+    """A NetsorWarning at the first line of the stack outside this library."""
+    depth = 2
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_inside(frame):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(NetsorWarning(str(diagnostic)), stacklevel=depth)
+
+
 def _is_ours(frame: FrameType) -> bool:
     name = frame.f_globals.get("__name__", "")
     return name == "netsor" or (name.startswith("netsor.") and not name.startswith("netsor.programs"))
@@ -118,6 +132,18 @@ def caller_location() -> Location | None:
     if frame is None:
         return None
     return _frame_location(frame)
+
+
+def user_location() -> Location | None:
+    """As `caller_location`, but outside the built-in programs too: where their arguments are given."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_inside(frame):
+        frame = frame.f_back
+    return None if frame is None else _frame_location(frame)
+
+
+def _is_inside(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).split(".")[0] == "netsor"
 
 
 def _frame_location(frame: FrameType) -> Location:

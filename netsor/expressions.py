@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import sympy as sp
 
 from netsor import ir
+from netsor.definitions import proposed
 from netsor.errors import ProgramError, caller_location
 from netsor.facts import merge_dims, transposes
-from netsor.functions import Function, exact
+from netsor.functions import Function, constant, exact
 from netsor.readings import Readings
 from netsor.windows import Windowing, resolve
 
@@ -73,25 +74,36 @@ class Expr:
     def __netsor_apply__(self, function: Function, args: Sequence[Any]) -> Expr:
         return apply(function, args)
 
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "f")
+        instead = proposed(function)
+        raise _error(
+            f"torch's {name} takes tensors: an expression of a program is none", "NT108",
+            f"write ns.{instead}(x)" if instead else "ns.function(name, lambda x: …) makes a function of an expression",
+        )  # fmt: skip
+
     def _combine(self, other: Any, op: Callable[[Any, Any], Any]) -> Expr:
         if isinstance(other, Matrix):
             raise _error(f"a vector is not multiplied by the matrix {other.var} coordinatewise", "NT102", "write W @ x")
         if isinstance(other, Expr):
             if other.program is not self.program:
                 raise _error("the expressions belong to different programs", "NT108")
-            self._same_width(other)
+            self.fits(other)
             return Expr(self.program, op(self.sym, other.sym))
-        try:
-            return Expr(self.program, op(self.sym, exact(other)))
-        except (sp.SympifyError, TypeError, AttributeError, ValueError):
-            raise _error(f"cannot combine a vector with {other!r}", "NT108") from None
+        return Expr(self.program, op(self.sym, constant(other, "a constant beside a vector")))
 
-    def _same_width(self, other: Expr) -> None:
+    def fits(self, other: Expr) -> None:
+        """ProgramError unless both have one width."""
         mine, theirs = self.rows, other.rows
         if mine is not None and theirs is not None and mine != theirs:
+            p = self.program
+            vectors = [next(v for v in p.split(x.sym)[0] if v.rows is not None) for x in (self, other)]
+            where = Readings(p).prose(p.origins(vectors, caller_location()))
             raise _error(
                 f"width mismatch: {self!r} has width {mine.name}, {other!r} has width {theirs.name}", "NT101",
-                "vectors of different widths never meet in one coordinatewise function; use a matrix between them",
+                "vectors of different widths never meet in one coordinatewise function; use a matrix between them;"
+                f" {where}",
             )  # fmt: skip
 
     def __add__(self, other: Any) -> Expr:
@@ -156,15 +168,23 @@ class Expr:
         kind: ir.Kind = source.kind if source.kind in ("C", "X") else "H"
         return self.program.new_var(None, kind, source.rows, None, dims)
 
-    def sum(self, axis: AxisLike) -> Expr:
-        return self._reduce(axis, "sum")
+    def sum(self, axis: AxisLike, *more: AxisLike) -> Expr:
+        """The sum over one axis or several."""
+        return self._reduced((axis, *more), "sum")
 
-    def mean(self, axis: AxisLike) -> Expr:
-        return self._reduce(axis, "mean")
+    def mean(self, axis: AxisLike, *more: AxisLike) -> Expr:
+        """The mean over one axis or several."""
+        return self._reduced((axis, *more), "mean")
 
-    def max(self, axis: AxisLike) -> Expr:
-        """The coordinatewise maximum over an axis."""
-        return self._reduce(axis, "max")
+    def max(self, axis: AxisLike, *more: AxisLike) -> Expr:
+        """The coordinatewise maximum over one axis or several."""
+        return self._reduced((axis, *more), "max")
+
+    def _reduced(self, axes: tuple[Any, ...], op: Literal["sum", "mean", "max"]) -> Expr:
+        out = self
+        for axis in axes:
+            out = out._reduced(tuple(axis), op) if isinstance(axis, tuple | list) else out._reduce(axis, op)
+        return out
 
     def _reduce(self, axis: AxisLike, op: Literal["sum", "mean", "max"]) -> Expr:
         found = self._has(axis)
@@ -209,11 +229,14 @@ class Expr:
         offsets: Sequence[Any] | None = None, stride: int | Sequence[int] = 1, padding: str | int = "same",
         dilation: int | Sequence[int] = 1, name: str = "k", outside: Literal["zero", "drop"] = "zero",
     ) -> Expr:  # fmt: skip
-        """Neighbourhoods x[stride·s + dilation·κ]: adds one axis of offsets, called `name` (numbered when taken)."""
+        """Neighbourhoods x[stride·s + dilation·κ]: adds one axis of offsets, called `name` (numbered when taken).
+
+        `padding` is "same" (as torch pads), "same_jax", "valid", "circular" or a number; see `netsor.windows`.
+        """
         names = (axes,) if isinstance(axes, str | ir.Axis) else tuple(axes)
         found = tuple(self._has(a) for a in names)
-        sizes = tuple(self.var.size(a) for a in found)
-        plan = resolve(sizes, size, offsets, stride, padding, dilation, caller_location())
+        read = tuple(d for a in found for d in self.var.dims if d.axis == a)
+        plan = resolve(read, size, offsets, stride, padding, dilation, caller_location())
         tap = self.program.fresh_axis(name, len(plan.offsets))
         table = dict(zip(found, plan.sizes, strict=True))
         dims = tuple(ir.Dim(d.axis, table.get(d.axis, d.size)) for d in self.var.dims)
@@ -225,7 +248,10 @@ class Expr:
 
 def apply(function: Function, args: Sequence[Any]) -> Expr:
     """φ(args) as a pending expression."""
-    first = next(a for a in args if isinstance(a, Expr))
+    vectors = [a for a in args if isinstance(a, Expr)]
+    first = vectors[0]
+    for other in vectors[1:]:
+        first.fits(other)
     first.program.register(function)
     return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
 

@@ -7,31 +7,38 @@ and differentiate by name (`relu'`). `Function.definition` writes a head in symp
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal
 
 import sympy as sp
 
 from netsor import markup
+from netsor.definitions import arity_of, defined, refused
 from netsor.names import checked
+from netsor.quantity import quantity
 
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
 Parity = Literal["odd", "even"] | None
 FLIPPED: dict[Parity, Parity] = {"odd": "even", "even": "odd", None: None}  # of the derivative
 
 
-def exact(value: Any) -> sp.Expr:
+def exact(value: Any, what: str = "a constant") -> sp.Expr:
     """A number as an exact sympy number; a float is read by its shortest decimal form."""
     if isinstance(value, sp.Basic):
         return value.xreplace({f: sp.Rational(str(f)) for f in value.atoms(sp.Float)})
-    if isinstance(value, float):
-        return sp.Rational(repr(value)) if math.isfinite(value) else sp.Float(value)
-    if isinstance(value, Fraction):
-        return sp.Rational(value.numerator, value.denominator)
-    return sp.sympify(value)
+    number = quantity(what, value)
+    if isinstance(number, float):
+        return sp.Rational(repr(number))
+    return sp.Rational(number.numerator, number.denominator)
+
+
+def constant(value: Any, what: str = "a parameter of a function") -> sp.Expr:
+    """A real number as an exact sympy number; sympy's own may be irrational."""
+    if isinstance(value, sp.Basic) and (value.free_symbols or not isinstance(value, sp.Expr) or not value.is_real):
+        quantity(what, value)  # says what is wrong with it
+    return exact(value, what)
 
 
 def _applied(spec: Function, args: tuple[sp.Expr, ...]) -> sp.Expr:
@@ -273,7 +280,7 @@ abs = Function(
 
 def leaky_relu(a: Any = 0.01) -> Function:
     """max(x, a x) for a ≤ 1."""
-    return _leaky_relu(exact(a))
+    return _leaky_relu(constant(a))
 
 
 def _family(f: Function, maker: Callable[..., Function], *parameters: Any) -> Function:
@@ -302,7 +309,7 @@ def _elu_tail(x: sp.Expr, order: int) -> sp.Expr:
 
 def elu_alpha(alpha: Any) -> Function:
     """x for x > 0, alpha (eˣ − 1) otherwise."""
-    return _elu_alpha(exact(alpha))
+    return _elu_alpha(constant(alpha))
 
 
 @cache
@@ -346,7 +353,7 @@ cube = Function("cube", lambda x: x**3, opaque=False, parity="odd", growth="poly
 
 def polynomial(coefficients: Sequence[Any]) -> Function:
     """Σ_i coefficients[i] xⁱ."""
-    c = [exact(a) for a in coefficients]
+    c = [constant(a) for a in coefficients]
     text = ", ".join(map(str, c))
 
     def parity() -> Parity:
@@ -390,14 +397,18 @@ for _f in _BUILTIN:
     _f.made_by = (builtin, (_f.name,))
 
 
-def as_function(phi: str | Function) -> Function:
-    """A Function from its name; KeyError lists the known names."""
+def as_function(phi: Any) -> Function:
+    """A Function from its name; InputError says what to write instead of another name or a function of torch."""
     if isinstance(phi, Function):
         return phi
-    try:
-        return builtin(phi)
-    except KeyError:
-        raise KeyError(f"no function is called {phi!r}; known: {', '.join(builtin_names())}") from None
+    if isinstance(phi, str):
+        with suppress(KeyError):
+            return builtin(phi)
+        raise refused(f"no function is called {phi!r}", phi, f"the names are {', '.join(builtin_names())}")
+    raise refused(
+        f"a nonlinearity is a name or an ns.Function, got {phi!r}", phi,
+        "ns.function(name, lambda x: …) makes one of an expression, ns.numeric(name, f) of a torch function",
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- the user's own
@@ -417,9 +428,9 @@ def function(
     Parity of a function of one argument is found by substitution; growth by the checker.
     """
     checked(name, "a function")
-    count = arity if arity is not None else definition.__code__.co_argcount
+    count = arity if arity is not None else arity_of(name, definition)
     symbols = _symbols(count)
-    body = exact(definition(*symbols))
+    body = exact(defined(name, definition, symbols))
     if parity is None and count == 1:
         parity = expression_parity(body, symbols[0])
     if not kinks and any(h.spec.kinks for h in body.atoms(Head)):

@@ -55,9 +55,9 @@ class Readings:
 
     def diagnostic(self, d: Diagnostic) -> Diagnostic:
         """A finding whose message and hint read well."""
-        return replace(d, message=self._prose(d.message), hint=None if d.hint is None else self._prose(d.hint))
+        return replace(d, message=self.prose(d.message), hint=None if d.hint is None else self.prose(d.hint))
 
-    def _prose(self, text: str) -> str:
+    def prose(self, text: str) -> str:
         """Names that the text itself explains, `_5 = 2*h`, and names in brackets behind what they name stay."""
 
         def read(m: re.Match[str]) -> str:

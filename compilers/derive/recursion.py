@@ -34,6 +34,7 @@ from netsor.compilers.derive.values import (
 )
 from netsor.errors import Diagnostic, InputError, UnsupportedError
 from netsor.functions import exact
+from netsor.lookup import known, lookup
 from netsor.markup import one_line
 from netsor.readings import Readings
 
@@ -278,24 +279,20 @@ class Derivation:
     # ------------------------------------------------------------ named vectors and scalars
 
     def _named(self, name: str) -> Result:
-        for r in self.program.returned:
-            if r.name == name:
-                return self._scalar_result(name, r.value)
-        line = next((x for x in self.program.lines if x.out.name == name), None)
-        if line is None or line.out.kind == "A":
-            known = ", ".join(x.out.name for x in self.program.lines if x.out.kind in "GHC")
-            raise InputError(f"{self.program.name} has no vector {name!r} (it has {known})", code="NT605")
-        if line.out.kind == "C":
-            return self._scalar_result(name, line.out)
+        var = lookup(self.program, name)
+        if var is None or var.kind == "A":
+            raise InputError(f"{self.program.name} has no vector {name!r} (it has {known(self.program)})", code="NT605")
+        if var.kind == "C":
+            return self._scalar_result(name, var)
         tables = []
         for copy in (1, 2):
             offset = 0 if copy == 1 else 1000
             own = cast(Copy, copy)
             tables.append({
                 d.axis: Sym(offset + i, d.size, 0 if isinstance(d.size, int) else own, d.axis.name)
-                for i, d in enumerate(line.out.dims)
+                for i, d in enumerate(var.dims)
             })  # fmt: skip
-        a, b = (self._bind(line.out, cast(Copy, c), t) for c, t in zip((1, 2), tables, strict=True))
+        a, b = (self._bind(var, cast(Copy, c), t) for c, t in zip((1, 2), tables, strict=True))
         value = dense(self.rules.second_moment(a, b))
         return Result(name, value, (*tables[0].values(), *tables[1].values()))
 

@@ -3,7 +3,7 @@
 Order: bilinearity, closed forms for pairs of terms, Mehler's series for the rest, quadrature for the entries where
 the series' bound is not enough. Gradients are Price's theorem, so they are expectations of derivatives again:
 ∂/∂k12 = E f′g′, ∂/∂k11 = ½ E f″g, ∂/∂m₁ = E f′g. Where the value has a cone (ρ = ±1, zero variance) the expectations
-of coinciding distributions count as zero, which is the symmetric derivative.
+of coinciding distributions count as zero, which is the symmetric derivative; to differentiate them again is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation import closed, hermite, line, plane, singular
+from netsor.compilers.expectation import closed, cones, hermite, line, plane, singular
 from netsor.compilers.expectation.functions import Fn, from_terms
 from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, gauss, ratio
 from netsor.compilers.expectation.report import record, report
@@ -23,9 +23,14 @@ from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term
 Mean = Tensor | None
 
 
-def E2(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None) -> Tensor:
-    """E f(u)g(v), (u, v) ~ N((m1, m2), [[k11, k12], [k12, k22]]), broadcasting; a mean None is zero."""
-    return _entry(_Pair, f, g, (k11, k22, k12, m1, m2))
+def E2(
+    f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None, own: Tensor | None = None
+) -> Tensor:  # fmt: skip
+    """E f(u)g(v), (u, v) ~ N((m1, m2), [[k11, k12], [k12, k22]]), broadcasting; a mean None is zero.
+
+    `own` marks the entries whose two variables are one.
+    """
+    return _entry(_Pair, f, g, (k11, k22, k12, m1, m2), own)
 
 
 def E11(f: Fn, g: Fn, k: Tensor, m: Mean = None) -> Tensor:
@@ -38,7 +43,7 @@ def E1(f: Fn, k: Tensor, m: Mean = None) -> Tensor:
     return _entry(_Single, f, f, (k, m))
 
 
-def _entry(rule: Any, f: Fn, g: Fn, given: tuple[Any, ...]) -> Tensor:
+def _entry(rule: Any, f: Fn, g: Fn, given: tuple[Any, ...], own: Tensor | None = None) -> Tensor:
     """Apply a rule in float64 and give the result back in the arguments' own dtype."""
     tensors = [x for x in given if isinstance(x, Tensor)]
     shaped = [x.dtype for x in tensors if x.is_floating_point() and x.dim()]
@@ -46,7 +51,7 @@ def _entry(rule: Any, f: Fn, g: Fn, given: tuple[Any, ...]) -> Tensor:
     dtype = _widest(shaped or scalars)
     device = tensors[0].device if tensors else None
     exact = [None if x is None else torch.as_tensor(x, dtype=torch.float64, device=device) for x in given]
-    out: Tensor = rule.apply(f, g, *exact)
+    out: Tensor = rule.apply(f, g, own, *exact)
     return out.to(dtype)
 
 
@@ -59,28 +64,32 @@ def _widest(dtypes: list[torch.dtype]) -> torch.dtype:
 
 class _Pair(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean, m2: Mean) -> Tensor:
+    def forward(
+        ctx: Any, f: Fn, g: Fn, own: Tensor | None, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean, m2: Mean
+    ) -> Tensor:  # fmt: skip
         ctx.save_for_backward(k11, k22, k12, m1, m2)
-        ctx.pair = f, g
+        ctx.pair = f, g, own
         return pair(f, g, gauss(k11, k22, k12, m1, m2))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (grad,) = grads
-        f, g = ctx.pair
-        given = ctx.saved_tensors
+        f, g, own = ctx.pair
+        given: tuple[Tensor, Tensor, Tensor, Mean, Mean] = ctx.saved_tensors
+        cones.refuse_pair(f, g, given, own)
         df, dg = f.derivative, g.derivative
         price = ((0.5, df.derivative, g), (0.5, f, dg.derivative), (1.0, df, dg), (1.0, df, g), (1.0, f, dg))
         found = [
-            _sum_to(grad * (c * E2(a, b, *given)), x) if x is not None and needed else None
-            for (c, a, b), x, needed in zip(price, given, ctx.needs_input_grad[2:], strict=True)
+            _sum_to(grad * (c * E2(a, b, *given, own=own)), x) if x is not None and needed else None
+            for (c, a, b), x, needed in zip(price, given, ctx.needs_input_grad[3:], strict=True)
         ]
-        return (None, None, *found)
+        return (None, None, None, *found)
 
 
 class _Diagonal(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
+    def forward(ctx: Any, f: Fn, g: Fn, own: None, k: Tensor, m: Mean) -> Tensor:
+        del own
         ctx.save_for_backward(k, m)
         ctx.pair = f, g
         return diagonal(f, g, k, m)
@@ -90,18 +99,20 @@ class _Diagonal(torch.autograd.Function):
         (grad,) = grads
         f, g = ctx.pair
         k, m = ctx.saved_tensors
+        cones.refuse_constant(f, k, m)
+        cones.refuse_constant(g, k, m)
         df, dg = f.derivative, g.derivative
         second = E11(df.derivative, g, k, m) + 2 * E11(df, dg, k, m) + E11(f, dg.derivative, k, m)
         first = None
-        if m is not None and ctx.needs_input_grad[3]:
+        if m is not None and ctx.needs_input_grad[4]:
             first = _sum_to(grad * (E11(df, g, k, m) + E11(f, dg, k, m)), m)
-        return None, None, _sum_to(grad * (0.5 * second), k), first
+        return None, None, None, _sum_to(grad * (0.5 * second), k), first
 
 
 class _Single(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
-        del g
+    def forward(ctx: Any, f: Fn, g: Fn, own: None, k: Tensor, m: Mean) -> Tensor:
+        del g, own
         ctx.save_for_backward(k, m)
         ctx.f = f
         return single(f, k, m)
@@ -110,11 +121,12 @@ class _Single(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (grad,) = grads
         k, m = ctx.saved_tensors
+        cones.refuse_constant(ctx.f, k, m)
         prime = ctx.f.derivative
         first = None
-        if m is not None and ctx.needs_input_grad[3]:
+        if m is not None and ctx.needs_input_grad[4]:
             first = _sum_to(grad * E1(prime, k, m), m)
-        return None, None, _sum_to(grad * (0.5 * E1(prime.derivative, k, m)), k), first
+        return None, None, None, _sum_to(grad * (0.5 * E1(prime.derivative, k, m)), k), first
 
 
 def _sum_to(grad: Tensor, like: Tensor) -> Tensor:

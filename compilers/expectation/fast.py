@@ -157,6 +157,18 @@ def _own(k11: Tensor, k22: Tensor, k12: Tensor, same: bool) -> int | None:
     return paired if equal else None
 
 
+def _marked(f: Fn, g: Fn, k11: Any, k22: Any, k12: Any, same: bool) -> Tensor | None:
+    """The entries whose two variables are one, for functions with kinks whose gradient is asked for."""
+    if not (f.kinks and g.kinks and all(isinstance(k, Tensor) for k in (k11, k22, k12))) or untracked(k11, k22, k12):
+        return None
+    own = _own(k11, k22, k12, same)
+    if own is None:
+        return None
+    out = torch.zeros_like(k12, dtype=torch.bool)
+    diagonal(out, own).fill_(True)
+    return out
+
+
 def _as_diagonal(flat: Tensor, paired: int) -> Tensor:
     """`[n, *s]` in the order of `diagonal`."""
     return flat if paired else flat.movedim(0, -1)
@@ -312,4 +324,4 @@ def E2(
             mask = Block(k11, k22, k12, (0.0, 0.0)).near
             if mask is not None:
                 scratch.mark(mask)
-    return engine.E2(f, g, k11, k22, k12, m1, m2)
+    return engine.E2(f, g, k11, k22, k12, m1, m2, _marked(f, g, k11, k22, k12, same))

@@ -24,6 +24,7 @@ from netsor.compilers.sampler.estimate import Estimate, Forecast, Quantities, es
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import Diagnostic, InputError, SamplingWarning
 from netsor.facts import ratio, trained_uses
+from netsor.lookup import known, lookup
 
 SCALAR, VECTOR, TERM = "scalar\n", "vector\n", "terms\n"  # no name begins like these
 SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are relative to
@@ -113,22 +114,24 @@ class Request:
     def _kernels(self, drawn: Drawn, other: Drawn) -> Quantities:
         columns = (other.networks, other.results)
         found: Quantities = {}
-        returned = {r.name: r.value for r in self.program.returned}
-        by_name = {line.out.name: line.out for line in self.program.lines}
         for name in self.get:
             if name == "nngp":
                 found[name] = finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name, columns)
             elif name in ("ntk", "terms"):
                 found |= self._terms(drawn, other, name)
-            elif name in returned:
-                found[SCALAR + name] = self._scalar(drawn, returned[name])
-            elif name in by_name and by_name[name].kind in ("G", "H"):
-                var = by_name[name]
-                moment = finite.second_moment(drawn.networks, drawn.results, var, None, columns)
-                found[VECTOR + name] = drawn.repeats(var) * moment
             else:
-                raise InputError(f"the program has no vector or returned scalar called {name}", code="NT605")
+                found |= self._named(drawn, name, columns)
         return found
+
+    def _named(self, drawn: Drawn, name: str, columns: Any) -> Quantities:
+        var = lookup(self.program, name)
+        if var is None or var.kind not in ("G", "H", "C"):
+            names = known(self.program)
+            raise InputError(f"the program has no vector or scalar called {name} (it has {names})", code="NT605")
+        if var.kind == "C":
+            return {SCALAR + name: self._scalar(drawn, var)}
+        moment = finite.second_moment(drawn.networks, drawn.results, var, None, columns)
+        return {VECTOR + name: drawn.repeats(var) * moment}
 
     def _terms(self, drawn: Drawn, other: Drawn, name: str) -> Quantities:
         terms = ntk_terms(drawn, other)

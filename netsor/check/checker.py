@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from netsor import ir
+from netsor.check.batch import joined, samples
 from netsor.check.bplike import bp_like
 from netsor.check.clauses import BPLike, Violation, explain
 from netsor.check.elements import by_elements
@@ -18,6 +19,7 @@ from netsor.check.report import VERDICTS, Report
 from netsor.check.structure import structure_diagnostics
 from netsor.check.types import line_diagnostics
 from netsor.check.widths import cdcs
+from netsor.declared import as_program
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, InputError, NetsorError
 from netsor.readings import Readings
@@ -26,15 +28,21 @@ from netsor.readings import Readings
 def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
     """Check a program: types, BP-like, Simple GIA, GIA, growth, parameter control, rank stability, gradients.
 
-    `readouts` (names or variables) replaces the marked readouts; `x` is a network input, or a dict by name, at which
-    questions that depend on the data are decided. A program with an output and no gradients is checked with its
-    backward pass.
+    `readouts` (names or variables) replaces the marked readouts; `x` is a network input `[*axes, feature]`, or a batch
+    of them, or a dict by name, at which questions that depend on the data are decided: for a batch, for each sample. A
+    program with an output and no gradients is checked with its backward pass.
     """
+    p = as_program("ns.check", p)
+    given = samples(p, x)
+    return joined([_check(p, readouts, data) for data in given])
+
+
+def _check(p: Program, readouts: Iterable[Any] | None, data: Mapping[str, Any]) -> Report:
     typing = list(_type_errors(p))
     if typing:
         return _ill_typed(p, typing)
     whole, problems = _with_backward(p)
-    lines, data = whole.lines, data_of(whole, x)
+    lines = whole.lines
     chosen = _chosen(whole, readouts)
     bp = bp_like(lines, chosen) if chosen else by_elements(whole, bp_like(lines, ()))
     simple = simple_gia(lines, whole.outputs)
@@ -98,18 +106,6 @@ def _rank(p: ir.ProgramLike, index: int, reason: str) -> Diagnostic:
 
 def _in_order(verdicts: Mapping[str, bool | None]) -> list[bool | None]:
     return [verdicts[name] for name in VERDICTS]
-
-
-def data_of(p: ir.ProgramLike, x: Any) -> dict[str, Any]:
-    """The network input by name."""
-    if x is None:
-        return {}
-    if isinstance(x, Mapping):
-        return dict(x)
-    names = [line.out.name for line in p.lines if isinstance(line, ir.Data)]
-    if len(names) != 1:
-        raise InputError(f"{p.name} has {len(names)} inputs: give x as a dict from name to array", code="NT604")
-    return {names[0]: x}
 
 
 # ---------------------------------------------------------------- types

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from netsor import __version__
 from netsor.cli import demo, experiments, kernels, language
-from netsor.cli.problems import BROKEN_PIPE, INTERRUPTED, show
+from netsor.cli.problems import BROKEN_PIPE, INTERRUPTED, plain_warnings, show
 
 FILE = "a listing (network.netsor), a Python file (network.py, network.py:name) or a built-in program (mlp)"
 
@@ -27,8 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _guarded(args: argparse.Namespace) -> int:
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _warn  # type: ignore[assignment]
+        with plain_warnings():
             code: int = args.run(args)
         sys.stdout.flush()
         return code
@@ -40,11 +38,6 @@ def _guarded(args: argparse.Namespace) -> int:
         return BROKEN_PIPE
     except Exception as error:
         return show(error, args.debug)
-
-
-def _warn(message: Warning | str, *_: object) -> None:
-    """A warning as one line."""
-    print(f"netsor: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 # ---------------------------------------------------------------- arguments

@@ -6,8 +6,12 @@ import dataclasses
 import os
 import sys
 import traceback
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
 
-from netsor.errors import CheckError, Diagnostic, NetsorError, ProgramError
+from netsor.errors import CheckError, Diagnostic, NetsorError, NetsorWarning, ProgramError
 
 OK, FOUND, USAGE = 0, 1, 2
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells have it
@@ -59,3 +63,19 @@ def show(error: Exception, debug: bool = False) -> int:
         traceback.print_exception(error)
     print(message(diagnostic_of(error)), file=sys.stderr)
     return status(error)
+
+
+@contextmanager
+def plain_warnings() -> Generator[None, None, None]:
+    """Inside, this library's warnings are lines on the standard error stream, without a place in the code."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def told(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if isinstance(message, NetsorWarning):
+                print(f"netsor: warning: {message}", file=sys.stderr)
+            else:
+                others(message, category, *place)
+
+        setattr(warnings, "showwarning", told)  # noqa: B010 - its declared type has the names of the arguments
+        yield

@@ -103,10 +103,12 @@ class Scope:
 
     # ------------------------------------------------------------ making variables and lines
 
-    def add(self, make: Callable[[ir.Var], ir.Line], target: Target | None, token: Token) -> ir.Var:
-        """Append the line; its variable is the target's, or a numbered one."""
+    def add(
+        self, make: Callable[[ir.Var], ir.Line], target: Target | None, token: Token, like: ir.Var | None = None
+    ) -> ir.Var:  # fmt: skip
+        """Append the line; its variable is the target's, or a numbered one, of the type of `like` or of the line."""
         line = make(ir.Var("", "H"))
-        guess = inferred(line)
+        guess = like or inferred(line)
         assert guess is not None
         if target is None:
             out = ir.Var(self.fresh(), guess.kind, guess.rows, guess.cols, guess.dims)
