@@ -9,13 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive.recursion import Recursion, entries_in
-from netsor.compilers.derive.values import Entry, Expect1, Expect2, ExpectJ, Gram, Radial, Sym, Value, walk
+from netsor.compilers.derive.values import (
+    Access,
+    Add,
+    Constant,
+    Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    FeatureDim,
+    Fn,
+    Given,
+    Gram,
+    Ind,
+    Mul,
+    Num,
+    Radial,
+    SizeValue,
+    Soft,
+    Sum,
+    Sym,
+    Value,
+    walk,
+)
 from netsor.compilers.expectation import line
 from netsor.compilers.expectation.hermite import DEGREES
 from netsor.compilers.joint import CHUNK as JOINT
@@ -202,15 +224,28 @@ def _work(entries: list[Entry], own: Mapping[Entry, int], sizes: Mapping[str, in
     found = Work()
     for e in entries:
         for v in walk(cast(Value, e.value)):
-            if isinstance(v, Expect1 | Expect2) and not _closed(v):
-                held = 8 * VALUES * line.CHUNK  # a rule in the plane holds as much for a single entry
-                found |= Work(held, held)
-            elif isinstance(v, ExpectJ):
-                found |= Work(8 * VALUES * POLAR * own[e], 8 * VALUES * JOINT)
-            elif isinstance(v, Radial):
-                held = 8 * VALUES * RADIAL + _held(v, sizes)
-                found |= Work(held, held)
+            found |= _work_of(v, own[e], sizes)
     return found
+
+
+def _work_of(v: Value, own: int, sizes: Mapping[str, int]) -> Work:
+    """Bytes of the nodes of one value's quadrature, for an entry of `own` numbers."""
+    match v:
+        case Expect1() | Expect2():
+            held = 0 if _closed(v) else 8 * VALUES * line.CHUNK  # a rule in the plane holds as much for one entry
+            return Work(held, held)
+        case ExpectJ():
+            return Work(8 * VALUES * POLAR * own, 8 * VALUES * JOINT)
+        case Radial():
+            held = 8 * VALUES * RADIAL + _held(v, sizes)
+            return Work(held, held)
+        case (
+            Num() | Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Mul() | Sum()
+            | Ind() | Fn() | Soft()
+        ):  # fmt: skip
+            return Work()
+        case _:
+            assert_never(v)
 
 
 def _held(v: Radial, sizes: Mapping[str, int]) -> int:
@@ -222,12 +257,19 @@ def _held(v: Radial, sizes: Mapping[str, int]) -> int:
 
 def _saved_nodes(entries: list[Entry], sizes: Mapping[str, int]) -> int:
     """What autograd keeps of the nodes of quadratures, for one input or pair."""
-    total = 0
-    for e in entries:
-        own = elements(e.dims, sizes)
-        for v in walk(cast(Value, e.value)):
-            if isinstance(v, Radial):
-                total += _held(v, sizes)
-            elif isinstance(v, ExpectJ):
-                total += 8 * SAVED * POLAR * own
-    return total
+    return sum(_saved(v, elements(e.dims, sizes), sizes) for e in entries for v in walk(cast(Value, e.value)))
+
+
+def _saved(v: Value, own: int, sizes: Mapping[str, int]) -> int:
+    match v:
+        case Radial():
+            return _held(v, sizes)
+        case ExpectJ():
+            return 8 * SAVED * POLAR * own
+        case (
+            Num() | Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Mul() | Sum()
+            | Ind() | Fn() | Soft() | Expect1() | Expect2()
+        ):  # fmt: skip
+            return 0
+        case _:
+            assert_never(v)

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from netsor.names import shown
-
 _MATH = {
     "_": r"\_", "%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$", "{": r"\{", "}": r"\}", "\\": r"\backslash{}",
     "^": r"\wedge{}", "~": r"\sim{}", "<": r"\lt{}", ">": r"\gt{}", "'": r"{}'{}", "`": r"\text{‘}",
@@ -56,9 +54,9 @@ def verbatim(text: str) -> str:
 
 def code(text: str) -> str:
     """A Markdown code span; longer fences where the text has backticks."""
-    line = shown(text)
+    line = "".join(c if c.isprintable() else " " for c in text)
     fence = "`" * (1 + _longest(line))
-    pad = " " if "`" in line else ""
+    pad = " " if line[:1] == "`" or line[-1:] == "`" or (line[:1] == line[-1:] == " " and line.strip()) else ""
     return f"{fence}{pad}{line}{pad}{fence}" if line else ""
 
 

@@ -33,7 +33,6 @@ CHAINS = {
     "compilers/lowering/emit.py: _box": "another index makes no box sum",
     "compilers/lowering/module.py: wave_order": "another value makes no wavefront",
     "compilers/lowering/module.py: _loop_dims": "what moves; symbols are linked whatever the index",
-    "compilers/render/tex.py: _node": "another node goes by its name",
 }
 
 
@@ -130,12 +129,13 @@ KNOW_LINES = {
     "compilers/derive/indexing.py", "compilers/derive/labels.py", "compilers/derive/nodes.py",
     "compilers/derive/rules.py",
     "compilers/finite/execute.py", "compilers/finite/lines.py", "compilers/limit_exact.py",
-    "compilers/lowering/data.py", "compilers/sampler/linear.py", "compilers/sampler/paths.py",
+    "compilers/lowering/data.py", "compilers/render/naming.py", "compilers/sampler/linear.py",
+    "compilers/sampler/paths.py",
 }  # fmt: skip
 
 # Everything that reads values.
 KNOW_VALUES = {
-    "compilers/cost.py", "compilers/symbolic.py",
+    "compilers/cost.py", "compilers/memory.py", "compilers/symbolic.py",
     "compilers/derive/inline.py", "compilers/derive/requests.py", "compilers/derive/sharing.py",
     "compilers/derive/values.py",
     "compilers/lowering/emit.py", "compilers/render/structure.py", "compilers/render/writer.py",

@@ -153,4 +153,4 @@ def test_command_line_prints_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
             main(["kernel", "gru", "--get", "nngp", "--x", str(tmp_path / "x.npy"), "-o", str(tmp_path / "k.npz")]) == 0
         )
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("netsor: gru: nngp is sampled, for want of an exact rule")
+    assert line.startswith("netsor: warning: gru: nngp is sampled, for want of an exact rule")

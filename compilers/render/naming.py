@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import sympy as sp
 
@@ -159,10 +159,12 @@ class Symbols:
             case Fun():
                 return self._expression(node.expr)
             case Indexed():
-                return self._indexed(node)
+                return self._indexed(node.line, self._factor(cast(AnyNode, node.of)))
             case Reduced():
                 axis = symbol_latex(node.line.axis.name)
                 return rf"\operatorname{{{node.line.op}}}_{{{axis}}}{self._factor(cast(AnyNode, node.of))}"
+            case _:
+                assert_never(node)
 
     def _factor(self, node: Any) -> str:
         text = self.variable(node)
@@ -184,8 +186,7 @@ class Symbols:
             table[s] = text if is_node_symbol(s) else limit_latex(text)
         return str(sp.latex(expr, symbol_names=table, mul_symbol=r"\,"))
 
-    def _indexed(self, node: Indexed) -> str:
-        line, of = node.line, self._factor(cast(AnyNode, node.of))
+    def _indexed(self, line: ir.IndexForm, of: str) -> str:
         match line:
             case ir.Window():
                 return rf"{of}[{', '.join(f'{symbol_latex(a.name)}+{symbol_latex(line.tap.name)}' for a in line.axes)}]"
@@ -200,6 +201,8 @@ class Symbols:
             case ir.Rename():
                 pairs = (rf"{symbol_latex(a.name)}\to {symbol_latex(b.name)}" for a, b in line.axes)
                 return rf"{of}[{', '.join(pairs)}]"
+            case _:
+                assert_never(line)
 
 
 def _place(index: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import sympy as sp
 
@@ -24,12 +24,17 @@ class Transform:
 def v_transform(v: Expect1 | Expect2 | ExpectJ) -> Transform | None:
     """The expectation as a V-transform, where it is one."""
     match v:
-        case Expect2(f=f, g=g, m1=None, m2=None) if f == g and _is_named(f):
-            return _transform(f, v.k12, v.k11, v.k22)
-        case Expect1(f=sp.Pow(args=(f, exponent)), mean=None, params=()) if exponent == 2 and _is_named(f):
-            return _transform(f, v.k)
-        case _:
+        case Expect2():
+            alike = v.f == v.g and v.m1 is None and v.m2 is None and _is_named(v.f)
+            return _transform(v.f, v.k12, v.k11, v.k22) if alike else None
+        case Expect1():
+            base, exponent = v.f.as_base_exp()
+            alike = exponent == 2 and v.mean is None and v.params == () and _is_named(base)
+            return _transform(base, v.k) if alike else None
+        case ExpectJ():
             return None
+        case _:
+            assert_never(v)
 
 
 def _transform(f: sp.Expr, cross: Value, *own: Value) -> Transform | None:

@@ -17,7 +17,6 @@ from netsor.compilers.derive.values import (
     Ind,
     Radial,
     SizeValue,
-    Value,
     indices,
     walk,
 )
@@ -67,7 +66,7 @@ def _notation(r: Recursion, symbols: Symbols) -> Iterator[str]:
     yield from (text for kind, text in _KINDS.items() if kind in kinds)
     if any(isinstance(v, Expect1 | Expect2 | ExpectJ) and v_transform(v) for v in values):
         yield _TRANSFORM
-    yield from (text for kind, text in _VALUES.items() if any(isinstance(v, kind) for v in values))
+    yield from (text for kind, text in _VALUES if any(isinstance(v, kind) for v in values))
     if any(indices(v) for v in values):
         yield _INDICES
     yield from (f"${name}$ is the limit variable of ${text}$." for name, text in symbols.notes.items())
@@ -87,14 +86,14 @@ _TRANSFORM = (
     r"$\mathrm{V}_{\phi}(C) = \mathbb{E}\,\phi(u)\phi(\bar u)$ for a Gaussian pair $(u, \bar u)$ of mean zero, with "
     r"the covariance of which $C$ is the off-diagonal entry; $\mathrm{V}_{\phi}(C)(\xi) = \mathbb{E}\,\phi(u)^{2}$."
 )
-_VALUES: dict[type[Value], str] = {
-    Gram: r"$\langle x, \bar x\rangle / \dim x$ is the inner product of the data of $\xi$ and $\bar\xi$ over their "
-          r"number of features.",
-    SizeValue: r"$\lvert a\rvert$ is the size of an axis $a$, $\lvert a\rvert'$ that for $\bar\xi$.",
-    Ind: r"$\mathbf{1}[0 \le i < n]$ is 1 inside the axis and 0 outside; $\delta_{i,\,j}$ is 1 where $i = j$.",
-    Radial: r"$r^{2}$ is the mean square over the normalised axis plus $\varepsilon$; $\partial_{\Theta}$ is the "
-            r"derivative in the direction of $\Theta$.",
-}  # fmt: skip
+_VALUES = (
+    (Gram, r"$\langle x, \bar x\rangle / \dim x$ is the inner product of the data of $\xi$ and $\bar\xi$ over their "
+          r"number of features."),
+    (SizeValue, r"$\lvert a\rvert$ is the size of an axis $a$, $\lvert a\rvert'$ that for $\bar\xi$."),
+    (Ind, r"$\mathbf{1}[0 \le i < n]$ is 1 inside the axis and 0 outside; $\delta_{i,\,j}$ is 1 where $i = j$."),
+    (Radial, r"$r^{2}$ is the mean square over the normalised axis plus $\varepsilon$; $\partial_{\Theta}$ is the "
+            r"derivative in the direction of $\Theta$."),
+)  # fmt: skip
 _INDICES = "Entries are zero where an index leaves its axis."
 
 
