@@ -30,7 +30,9 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
     questions that depend on the data are decided. A program with an output and no gradients is checked with its
     backward pass.
     """
-    typing = list(_type_errors(p))
+    if not p.lines:
+        return _empty(p)
+    typing = type_errors(p)
     if typing:
         return _ill_typed(p, typing)
     whole, problems = _with_backward(p)
@@ -115,12 +117,23 @@ def data_of(p: ir.ProgramLike, x: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- types
 
 
-def _type_errors(p: ir.ProgramLike) -> Iterator[Diagnostic]:
+def type_errors(p: ir.ProgramLike) -> list[Diagnostic]:
     """All type errors in program order."""
     found = list(structure_diagnostics(p))
     for i, line in enumerate(p.lines):
         found += [(i, dataclasses.replace(d, line=i)) for d in line_diagnostics(line)]
-    yield from (d for _, d in sorted(found, key=lambda pair: (pair[0] < 0, pair[0])))
+    return [d for _, d in sorted(found, key=lambda pair: (pair[0] < 0, pair[0]))]
+
+
+def _empty(p: ir.ProgramLike) -> Report:
+    """The report of a program without lines: no verdicts, one finding."""
+    finding = Diagnostic(
+        "NT011", "error", "there is nothing in it: the program has no line", clause="Definition A.1",
+        hint="declare inputs and write lines: x : G(n), y := tanh(x)",
+    )  # fmt: skip
+    undecided: dict[str, bool | None] = dict.fromkeys(VERDICTS)
+    reasons = dict.fromkeys(VERDICTS, "the program has no line")
+    return Report(p, *_in_order(undecided), reasons=reasons, diagnostics=(finding,))
 
 
 def _ill_typed(p: ir.ProgramLike, found: list[Diagnostic]) -> Report:

@@ -37,6 +37,11 @@ def diagnostic_of(error: Exception) -> Diagnostic:
     return Diagnostic("NT000", "error", f"{name}: {text}" if text else name, hint="--debug shows where it was raised")
 
 
+def diagnostics_of(error: Exception) -> tuple[Diagnostic, ...]:
+    """All that an exception says, in the order of the text that it is about."""
+    return error.diagnostics if isinstance(error, NetsorError) else (diagnostic_of(error),)
+
+
 def message(diagnostic: Diagnostic) -> str:
     """`file:line:column: CODE message` with the excerpt and the hint; without a place the command's name leads."""
     place = diagnostic.location
@@ -57,5 +62,6 @@ def show(error: Exception, debug: bool = False) -> int:
     """Print an error on the standard error stream; returns the exit status."""
     if debug:
         traceback.print_exception(error)
-    print(message(diagnostic_of(error)), file=sys.stderr)
+    for diagnostic in diagnostics_of(error):
+        print(message(diagnostic), file=sys.stderr)
     return status(error)
