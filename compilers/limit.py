@@ -6,7 +6,7 @@ Z^{Wx} = Ẑ^{Wx} + Ż^{Wx}: the first part is Gaussian as in Tensor Programs II
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from netsor import ir
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.limit_answers import Answer, LineAnswers, Question, SampledAnswers
 from netsor.compilers.limit_functions import Functions
+from netsor.compilers.limit_outputs import no_nngp, no_ntk
 from netsor.compilers.limit_polynomial import Gaussians, NotPolynomial
 from netsor.errors import InputError, UnsupportedError
 
@@ -111,13 +112,19 @@ class LimitResult:
 
     @property
     def nngp(self) -> Any:
-        """lim Cov f; None without an output, or when a readout is not an input vector of mean zero."""
-        return self._ask(("nngp",))[0] if self._has_nngp() else None
+        """lim Cov f; None where it is not known to exist, `reasons["nngp"]` says why."""
+        return None if "nngp" in self.reasons else self._ask(("nngp",))[0]
 
     @property
     def ntk(self) -> Any:
-        """The NTK, forward uses of Wᵀ included; None when nothing is trained or there is no output."""
-        return self._ask(("ntk",))[0] if self._has_ntk() else None
+        """The NTK, forward uses of Wᵀ included; None where there is none, `reasons["ntk"]` says why."""
+        return None if "ntk" in self.reasons else self._ask(("ntk",))[0]
+
+    @cached_property
+    def reasons(self) -> dict[str, str]:
+        """Why `nngp` or `ntk` is None: those of the two that are."""
+        found = {"nngp": no_nngp(self.program), "ntk": no_ntk(self.program)}
+        return {name: reason for name, reason in found.items() if reason is not None}
 
     def error(self, question: str, *names: Any) -> Any:
         """The error of an answer: `error("mean", "dx1")`, `error("ntk")`.
@@ -134,6 +141,8 @@ class LimitResult:
             case "scalar", (c,):
                 asked = ("scalar", self._var(c, "C"))
             case (("nngp" | "ntk"), ()):
+                if question in self.reasons:
+                    raise InputError(f"there is no {question}: {self.reasons[question]}", code="NT605")
                 asked = (question,)
             case _:
                 raise InputError(f"there is no question {question}{names}", code="NT605")
@@ -169,26 +178,19 @@ class LimitResult:
         return ("second_moment", one, two)
 
     def _var(self, name: Any, kinds: str = "GH") -> ir.Var:
-        var = self._named(str(getattr(name, "name", name)))
-        if var is None or var.kind not in kinds:
+        text = str(getattr(name, "name", name))
+        found = next((v for v in self._named(text) if v.kind in kinds), None)
+        if found is None:
             what = "scalar" if kinds == "C" else "vector"
             raise InputError(f"the program has no {what} called {name}", code="NT605")
-        return var
+        return found
 
-    def _named(self, name: str) -> ir.Var | None:
-        """A variable, or `d<name>` for the gradient of one where that line has another name."""
+    def _named(self, name: str) -> Iterator[ir.Var]:
+        """The variable, what the program returns under the name, `d<name>` for a gradient whose line is called else."""
         if name in self._vars:
-            return self._vars[name]
-        gradients: dict[str, ir.Var] = {f"d{g.of.name}": g.is_ for g in self.program.gradients}
-        return gradients.get(name)
-
-    def _has_nngp(self) -> bool:
-        lines = {line.out: line for line in self.program.lines}
-        readouts = [lines[o.readout] for o in self.program.outputs]
-        return bool(readouts) and all(isinstance(v, ir.InputVector) and v.mean == 0 for v in readouts)
-
-    def _has_ntk(self) -> bool:
-        return bool(self.program.outputs) and any(getattr(line, "trainable", False) for line in self.program.lines)
+            yield self._vars[name]
+        yield from (r.value for r in self.program.returned if r.name == name)
+        yield from (g.is_ for g in self.program.gradients if f"d{g.of.name}" == name)
 
     # ------------------------------------------------------------ the table
 
@@ -200,8 +202,8 @@ class LimitResult:
                 rows += [(f"E {var.name}", ("moment", var, 1)), (f"E {var.name}²", ("moment", var, 2))]
             elif var.kind == "C" and any(isinstance(x, ir.Moment) and x.out is var for x in self.program.lines):
                 rows.append((var.name, ("scalar", var)))
-        rows += [("NNGP", ("nngp",))] if self._has_nngp() else []
-        return rows + ([("NTK", ("ntk",))] if self._has_ntk() else [])
+        kernels: list[tuple[str, Question]] = [("NNGP", ("nngp",)), ("NTK", ("ntk",))]
+        return rows + [(title, q) for title, q in kernels if q[0] not in self.reasons]
 
     @property
     def differs(self) -> dict[str, bool]:
