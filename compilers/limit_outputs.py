@@ -102,8 +102,8 @@ def elements(found: Unrolled, group: Group) -> Group:
 def no_nngp(p: Any) -> str | None:
     """Why lim Cov f is not known to exist, or None.
 
-    E (v·x)²/n → Var v · E (Z^x)² when v has mean zero and Z^x is independent of Z^v: x may read v through a matrix. Where
-    Z^x depends on Z^v, their product may have a mean, and then E f² grows like n.
+    E (v·x)²/n → Var v · E (Z^x)² when v has mean zero and Z^x is independent of Z^v: x may read v through a matrix.
+    Where Z^x depends on Z^v, their product may have a mean, and then E f² grows like n.
     """
     if not p.outputs:
         return "the program has no output"

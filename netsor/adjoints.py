@@ -24,8 +24,9 @@ import sympy as sp
 from netsor import constants, functions, ir
 from netsor.constants import free_name
 from netsor.dsl import Program, moment
-from netsor.errors import UnsupportedError
+from netsor.errors import TooLargeError, UnsupportedError
 from netsor.expressions import Expr, Matrix
+from netsor.measure import MOST_NODES, derivative_size
 
 Contribution = tuple[ir.Var, Expr]
 
@@ -206,6 +207,8 @@ def _with(line: ir.Nonlin | ir.Moment, expr: sp.Expr) -> ir.Nonlin:
 @lru_cache(maxsize=4096)
 def derivative(expr: sp.Expr, symbol: sp.Symbol) -> sp.Expr:
     """∂expr/∂symbol almost everywhere, in the functions of the language (kinks give a step or a sign)."""
+    if derivative_size(expr) > MOST_NODES:
+        raise TooLargeError("the derivative of a line is too large to be written")
     slope = sp.diff(expr, symbol)
     slope = slope.replace(sp.Heaviside, lambda x, *_: functions.step.head(x))
     slope = slope.replace(sp.sign, lambda x: functions.sign.head(x))

@@ -91,6 +91,13 @@ class ParseError(NetsorError, ValueError):
     """Text that is not a listing (NT0xx)."""
 
 
+class TooLargeError(NetsorError, ValueError):
+    """An expression that would grow beyond what can be worked with (NT005)."""
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message, **{"code": "NT005", "hint": "give parts of it names"} | fields)
+
+
 class CheckError(NetsorError, ValueError):
     """A program whose limit is not guaranteed (NT2xx-NT5xx)."""
 

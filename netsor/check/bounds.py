@@ -14,6 +14,7 @@ import sympy as sp
 
 from netsor.check.intervals import INF, UNKNOWN, Bound, exponential, fixed_power, logarithm, product
 from netsor.functions import Function, Head, _symbols
+from netsor.measure import MOST_NODES, written_size
 
 Range = tuple[float, float]
 
@@ -22,13 +23,17 @@ Ranges = Mapping[sp.Symbol, Bound]
 
 
 def bound(e: sp.Expr, ranges: Ranges) -> Bound:
-    """The bound of an expression; symbols without a range are any real numbers."""
+    """The bound of an expression; symbols without a range are any real numbers. Unknown where it is too large."""
+    return _bound(e, ranges) if written_size(e) <= MOST_NODES else UNKNOWN
+
+
+def _bound(e: sp.Expr, ranges: Ranges) -> Bound:
     if isinstance(e, sp.Symbol):
         return ranges.get(e, Bound())
     if e.is_number and not e.free_symbols and not e.atoms(Head):
         return _number(e)
     if isinstance(e, sp.Add):
-        return _sum([bound(a, ranges) for a in e.args])
+        return _sum([_bound(a, ranges) for a in e.args])
     if isinstance(e, sp.Mul):
         return _product(e, ranges)
     if isinstance(e, sp.Pow):
@@ -75,7 +80,7 @@ def _log_base(e: sp.Expr) -> sp.Expr | None:
 
 def _product(e: sp.Mul, ranges: Ranges) -> Bound:
     e, shares = _without_shares(e, ranges)
-    parts = [bound(a, ranges) for a in e.args] + [Bound(0.0, 1.0)] * shares
+    parts = [_bound(a, ranges) for a in e.args] + [Bound(0.0, 1.0)] * shares
     total = parts[0]
     for p in parts[1:]:
         total = product(total, p)
@@ -90,7 +95,7 @@ def _without_shares(e: sp.Mul, ranges: Ranges) -> tuple[sp.Mul, int]:
     factors, shares = list(e.args), 0
     for d in e.args:
         power = int(-d.exp) if isinstance(d, sp.Pow) and d.exp.is_Integer and d.exp < 0 else 0
-        if not power or not isinstance(d.base, sp.Add) or any(bound(t, ranges).low < 0 for t in d.base.args):
+        if not power or not isinstance(d.base, sp.Add) or any(_bound(t, ranges).low < 0 for t in d.base.args):
             continue
         whole = {t**k: k for t in d.base.args if t.free_symbols for k in range(1, power + 1)}
         found = next((f for f in factors if f in whole), None)
@@ -113,12 +118,12 @@ def _cancels(e: sp.Mul, parts: Sequence[Bound], ranges: Ranges) -> bool:
             singular |= {log_base} if part.singular else set()
             continue
         base, exponent = _base(factor) or (factor, sp.Integer(1))
-        powers[base] = powers.get(base, 0.0) + bound(exponent, ranges).low
+        powers[base] = powers.get(base, 0.0) + _bound(exponent, ranges).low
         if part.singular:
             singular.add(base)
     for b in singular:
         q = powers.get(b, 0.0)
-        if bound(b, ranges).level > 0 or bound(b, ranges).singular or not (q > 0 or (q == 0 and b not in logs)):
+        if _bound(b, ranges).level > 0 or _bound(b, ranges).singular or not (q > 0 or (q == 0 and b not in logs)):
             return False
     return True
 
@@ -127,7 +132,7 @@ def _cancels(e: sp.Mul, parts: Sequence[Bound], ranges: Ranges) -> bool:
 
 
 def _power(e: sp.Pow, ranges: Ranges) -> Bound:
-    base, exponent = bound(e.base, ranges), bound(e.exp, ranges)
+    base, exponent = _bound(e.base, ranges), _bound(e.exp, ranges)
     if e.exp.is_number and exponent.defined:
         return fixed_power(base, e.exp)
     if base.low < 0 or not exponent.bounded:
@@ -145,7 +150,7 @@ _BELOW: dict[str, float] = {"softplus": 0.0, "gelu": -0.2, "silu": -0.3}
 
 def _function(e: sp.Expr, ranges: Ranges) -> Bound:
     name = e.spec.name if isinstance(e, Head) else type(e).__name__
-    args = [bound(a, ranges) for a in e.args if isinstance(a, sp.Expr)]
+    args = [_bound(a, ranges) for a in e.args if isinstance(a, sp.Expr)]
     ours = not isinstance(e, Head) or not e.spec.user
     if name in _BOUNDED and ours:
         low, high = _BOUNDED[name]
@@ -190,9 +195,9 @@ def _rarer(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Boun
             low, high = pick(p.low for p in args), pick(p.high for p in args)
             return Bound(low, high, both.level, both.singular, both.defined)
         case "tan":
-            return bound(sp.sin(e.args[0]) / sp.cos(e.args[0], evaluate=False), ranges)
+            return _bound(sp.sin(e.args[0]) / sp.cos(e.args[0], evaluate=False), ranges)
         case "Piecewise":
-            pieces = [bound(v, ranges) for v, _ in e.args]
+            pieces = [_bound(v, ranges) for v, _ in e.args]
             both = _sum(pieces)
             low, high = min(p.low for p in pieces), max(p.high for p in pieces)
             return Bound(low, high, both.level, both.singular, both.defined)
@@ -206,7 +211,7 @@ _FACTS: dict[str, int] = {"bounded": 0, "polynomial": 0, "exponential": 1, "supe
 def _of_head(spec: Function, args: Sequence[Bound]) -> Bound:
     """A head by its definition; a numeric one by the growth it was declared with."""
     if not spec.numeric:
-        body = bound(_definition(spec), dict(zip(_symbols(spec.arity), args, strict=True)))
+        body = _bound(_definition(spec), dict(zip(_symbols(spec.arity), args, strict=True)))
         if body.polynomial or spec.growth not in ("bounded", "polynomial"):
             return body
     if spec.growth is None or spec.growth not in _FACTS:

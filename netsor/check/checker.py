@@ -18,6 +18,7 @@ from netsor.check.report import VERDICTS, Report
 from netsor.check.structure import structure_diagnostics
 from netsor.check.types import line_diagnostics
 from netsor.check.widths import cdcs
+from netsor.check.work import GIVEN_UP, Work
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, InputError, NetsorError
 from netsor.readings import Readings
@@ -38,12 +39,15 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
     whole, problems = _with_backward(p)
     lines, data = whole.lines, data_of(whole, x)
     chosen = _chosen(whole, readouts)
-    bp = bp_like(lines, chosen) if chosen else by_elements(whole, bp_like(lines, ()))
-    simple = simple_gia(lines, whole.outputs)
-    valid, why, correction = gia_valid(lines, bp.verdict, data)
-    functions = regular(lines, len(p.lines), _forward(whole), data)
-    stable, rank_reason, rank_line = rank_stable(lines, data)
-    ready = _ready(p, whole, functions)
+    work = {name: Work() for name in ("bp_like", "simple_gia", "gia_valid", "functions", "rank_stable", "ntk_ready")}
+    bp = bp_like(lines, chosen, work["bp_like"])
+    if not chosen:
+        bp = by_elements(whole, bp, work["bp_like"])
+    simple = simple_gia(lines, whole.outputs, work["simple_gia"])
+    valid, why, correction = gia_valid(lines, bp.verdict, data, work["gia_valid"])
+    functions = regular(lines, len(p.lines), _forward(whole), data, work["functions"])
+    stable, rank_reason, rank_line = rank_stable(lines, data, work["rank_stable"])
+    ready = _ready(p, whole, functions, work["ntk_ready"])
     verdicts: dict[str, bool | None] = {
         "well_typed": True, "bp_like": bp.verdict, "simple_gia": simple.verdict, "gia_valid": valid,
         "polynomially_bounded": functions.polynomially_bounded, "parameter_controlled": functions.parameter_controlled,
@@ -56,6 +60,7 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
     found = [*problems, *_independence(whole, bp, simple, valid, why, correction), *functions.findings]
     if stable is False and rank_line is not None:
         found.append(_rank(whole, rank_line, rank_reason))
+    found += _given_up(work)
     classes = cdcs(lines)
     return Report(
         whole, *_in_order(verdicts), reasons={name: reasons[name] for name in VERDICTS},
@@ -83,8 +88,19 @@ def _forward(p: ir.ProgramLike) -> int:
     return max((o.at for o in p.outputs), default=0)
 
 
-def _ready(p: Program, whole: Program, functions: Summary) -> Readiness:
-    ready = ntk_ready(p, whole)
+def _given_up(work: Mapping[str, Work]) -> list[Diagnostic]:
+    """A finding when questions were given up, in part or wholly."""
+    names = ", ".join(name for name, w in work.items() if w.spent)
+    if not names:
+        return []
+    return [Diagnostic(
+        "NT309", "warning", f"undecided in part, {GIVEN_UP} ({names})",
+        hint="make the program smaller: fewer or shorter expressions, a scan or a family in place of copies",
+    )]  # fmt: skip
+
+
+def _ready(p: Program, whole: Program, functions: Summary, work: Work) -> Readiness:
+    ready = ntk_ready(p, whole, work)
     if ready.verdict and functions.differentiable is None:
         return Readiness(None, functions.reasons["differentiable"])
     return ready

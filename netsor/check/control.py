@@ -18,9 +18,11 @@ import sympy as sp
 
 from netsor.check.bounds import bound
 from netsor.check.extremes import Curve, at_infinity, at_points, special_points
-from netsor.check.growth import Growth, RangesKey, growth, without_deltas
+from netsor.check.growth import SEARCH, Growth, RangesKey, derivative, growth
 from netsor.check.intervals import Bound
+from netsor.check.work import GIVEN_UP, Work
 from netsor.functions import Head
+from netsor.measure import MOST_NODES, derivative_size, written_size
 
 Point = tuple[tuple[sp.Symbol, float], ...]
 
@@ -31,9 +33,13 @@ def parameters(e: sp.Expr) -> list[sp.Symbol]:
 
 def control(
     e: sp.Expr, table: Mapping[sp.Symbol, Bound], limit: Mapping[sp.Symbol, float],
-    fixed: frozenset[sp.Symbol] = frozenset(),
+    fixed: frozenset[sp.Symbol] = frozenset(), work: Work | None = None,
 ) -> Growth:  # fmt: skip
     """The verdict for one function, its parameters' ranges, their limits where known, and those that do not vary."""
+    work = work or Work()
+    size = min(derivative_size(e), MOST_NODES) * len(parameters(e)) + min(written_size(e), MOST_NODES)
+    if not work.affords(size, ("control", e)):
+        return Growth(None, GIVEN_UP)
     key = tuple(sorted(((c, b) for c, b in table.items() if c in e.free_symbols), key=lambda p: p[0].name))
     proof = proven(e, key, fixed)
     if proof.verdict:
@@ -42,6 +48,8 @@ def control(
     if not all(c in limit for c in free):
         missing = ", ".join(c.name for c in free if c not in limit)
         return Growth(None, f"no proof for all values of {missing}")
+    if not work.affords(10 * SEARCH * written_size(e), ("refute", e)):
+        return Growth(None, GIVEN_UP)
     return refuted(e, tuple((c, limit[c]) for c in free)) or Growth(None, "neither proven nor refuted")
 
 
@@ -61,11 +69,13 @@ def proven(e: sp.Expr, ranges: RangesKey, fixed: frozenset[sp.Symbol] = frozense
 
 
 def _derivative_bounded(e: sp.Expr, c: sp.Symbol, ranges: RangesKey) -> bool:
-    try:
-        derivative = without_deltas(sp.diff(e, c))
-    except ValueError:
+    if derivative_size(e) > MOST_NODES:
         return False
-    return bound(derivative, dict(ranges)).polynomial
+    try:
+        slope = derivative(e, c)
+    except (ValueError, NotImplementedError):
+        return False
+    return bound(slope, dict(ranges)).polynomial
 
 
 def _jumps_with(e: sp.Expr, c: sp.Symbol) -> bool:

@@ -10,9 +10,11 @@ from typing import Any
 import mpmath as mp
 import sympy as sp
 
-from netsor.functions import Head, write_out
+from netsor.functions import Head, undifferentiated, write_out
+from netsor.measure import written_size
 
 _DIGITS = 60
+_MOST_NODES = 2_000  # of an expression that is evaluated in many digits
 _GENERIC = (0.7310585786, -1.2533141373, 0.4142135624, 1.6180339887, -0.5772156649, 0.9159655942)
 
 
@@ -51,6 +53,9 @@ class Curve:
 
 @lru_cache(maxsize=512)
 def _callable(e: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Callable[..., Any]:
+    """In mpmath; without a value where the expression is too large."""
+    if written_size(e) > _MOST_NODES:
+        return lambda *_: None
     return sp.lambdify(symbols, write_out(e), modules="mpmath")  # type: ignore[no-any-return]
 
 
@@ -113,6 +118,8 @@ def special_points(e: sp.Expr, symbols: Sequence[sp.Symbol], i: int, point: Sequ
 def _vanishing(e: sp.Expr) -> list[sp.Expr]:
     """Expressions at whose zeros e may be singular or jump."""
     inner: list[sp.Expr] = []
+    if written_size(e) > _MOST_NODES:
+        return inner
     for a in sp.preorder_traversal(e):
         if isinstance(a, sp.Pow) and (a.exp.is_negative or not a.exp.is_number):
             inner.append(a.base)
@@ -124,7 +131,7 @@ def _vanishing(e: sp.Expr) -> list[sp.Expr]:
             inner += [a.args[0], a.args[0] - 1]
         elif isinstance(a, Head) and a.spec.kinks:
             inner += [a.args[0] - sp.Rational(str(k)) for k in a.spec.kinks]
-        elif isinstance(a, Head) and a.spec.user and not a.spec.numeric:
+        elif isinstance(a, Head) and undifferentiated(a.spec).user and not a.spec.numeric:
             inner += _vanishing(a.spec.definition(*a.args))
     stripped = [x.args[0] if isinstance(x, sp.Abs) else x for x in inner]
     return list(dict.fromkeys(stripped))

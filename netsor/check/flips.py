@@ -15,13 +15,15 @@ import sympy as sp
 from netsor import ir
 from netsor.check import gf2
 from netsor.check.flow import fixpoint
-from netsor.check.parity import ZERO, Signature, bit, refined, signature, signature_of
+from netsor.check.parity import ZERO, Signature, bit, refined, refining_steps, signature, signature_of
+from netsor.check.work import Work
 from netsor.dsl import inputs_of
+from netsor.measure import tree_size
 
 Blocks = Mapping[ir.Var, int]  # input vector or embedding matrix -> bit of its block
 
 
-def dependence(lines: Sequence[ir.Line], blocks: Blocks) -> dict[ir.Var, int]:
+def dependence(lines: Sequence[ir.Line], blocks: Blocks, work: Work | None = None) -> dict[ir.Var, int]:
     """For each variable, the blocks it may depend on (an upper bound: arguments that sympy does not cancel)."""
     found: dict[ir.Var, int] = {}
 
@@ -34,7 +36,7 @@ def dependence(lines: Sequence[ir.Line], blocks: Blocks) -> dict[ir.Var, int]:
         found[line.out] = value
         return changed
 
-    fixpoint(lines, update)
+    fixpoint(lines, update, work)
     return found
 
 
@@ -52,11 +54,15 @@ def _free(expr: sp.Expr) -> frozenset[sp.Symbol]:
     return frozenset(expr.free_symbols)
 
 
-def flips(lines: Sequence[ir.Line], blocks: Blocks, refine: bool = False) -> dict[ir.Var, Signature]:
+def flips(
+    lines: Sequence[ir.Line], blocks: Blocks, refine: bool = False, work: Work | None = None
+) -> dict[ir.Var, Signature]:
     """The signature of each variable, over the bits of the blocks."""
     found: dict[ir.Var, Signature] = {}
 
     def update(line: ir.Line) -> bool:
+        if work is not None and isinstance(line, ir.Nonlin | ir.Moment):
+            work.take(refining_steps(line.expr) if refine else tree_size(line.expr), (refine, line.expr))
         value = _line(line, found, blocks, refined if refine else signature)
         before = found.get(line.out)
         if before is not None:
@@ -64,7 +70,7 @@ def flips(lines: Sequence[ir.Line], blocks: Blocks, refine: bool = False) -> dic
         found[line.out] = value
         return value != before
 
-    fixpoint(lines, update)
+    fixpoint(lines, update, work)
     return found
 
 

@@ -19,6 +19,7 @@ from netsor import ir
 from netsor.check import gf2
 from netsor.check.evaluate import NoValue, evaluate
 from netsor.functions import Head, _symbols, expression_parity
+from netsor.measure import terms, tree_size, written_size
 
 
 @dataclass(frozen=True)
@@ -156,9 +157,19 @@ def _combine(mask: int, forms: dict[int, int]) -> int:
 # ---------------------------------------------------------------- refinement
 
 
+MOST_REFINED = 200_000
+
+
+def refining_steps(e: sp.Expr) -> int:
+    """The steps of `refined`: every flip is tried, and compared with the expanded expression."""
+    return (written_size(e) << min(len(e.free_symbols), _LARGEST)) + 20 * (terms(e) + tree_size(e))
+
+
 @cache
 def refined(e: sp.Expr) -> Signature:
     """The signature with all flips that hold at random points and that sympy proves."""
+    if refining_steps(e) > MOST_REFINED:
+        return signature(e)
     e = sp.expand(e)
     structural = signature(e)
     symbols = sorted(e.free_symbols, key=lambda s: s.name)

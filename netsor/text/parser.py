@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
-from netsor import functions, ir
+from netsor import functions, ir, measure
 from netsor.dsl import Program, axis_dim, inputs_of
-from netsor.errors import Diagnostic, NetsorError, ParseError, ProgramError
+from netsor.errors import Diagnostic, NetsorError, ParseError, ProgramError, TooLargeError
 from netsor.text import syntax as sx
 from netsor.text.coordinatewise import SYMPY, references
 from netsor.text.grammar import parse_statement
@@ -172,9 +172,17 @@ class _Builder:
         body = _body(scope, s.body, arguments)
         facts = self._facts(s)
         symbols = functions._symbols(len(arguments))
-        scope.functions[name] = functions.function(
-            name, lambda *a: body.xreplace(dict(zip(symbols, a, strict=True))), arity=len(arguments), **facts
-        )
+        try:
+            made = functions.function(
+                name, lambda *a: body.xreplace(dict(zip(symbols, a, strict=True))), arity=len(arguments), **facts
+            )
+        except TooLargeError as error:
+            raise scope.parse_error(s.name, "NT005", error.diagnostic.message, error.diagnostic.hint) from None
+        if measure.levels(made) > measure.MOST_LEVELS:
+            raise scope.parse_error(
+                s.name, "NT005", f"a chain of more than {measure.MOST_LEVELS} functions defined through one another"
+            )
+        scope.functions[name] = made
 
     def _new_function(self, token: Token) -> None:
         name = name_of(token)
