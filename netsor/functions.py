@@ -221,7 +221,7 @@ def _relu_value(x: sp.Expr) -> sp.Expr | None:
 
 
 def _zero_at_zero(x: sp.Expr) -> sp.Expr | None:
-    return sp.Integer(0) if x.is_zero else None
+    return sp.Integer(0) if x.is_number and x.is_zero else None
 
 
 def _abs_value(x: sp.Expr) -> sp.Expr | None:
@@ -421,7 +421,7 @@ def numeric(
 # ---------------------------------------------------------------- facts about expressions
 
 MOST_WRITTEN = 200_000  # nodes
-_MOST_COMPARED = 2_000  # nodes of an expression whose parity is sought
+MOST_COMPARED = 2_000  # nodes of an expression whose parity is sought
 
 
 def write_out(expr: sp.Expr, keep: frozenset[str] = frozenset()) -> sp.Expr:
@@ -447,7 +447,7 @@ def expression_parity(expr: sp.Expr, *symbols: sp.Symbol) -> Parity:
     for parity, candidate in (("even", expr), ("odd", -expr)):
         if flipped == candidate or _vanishes(flipped - candidate):
             return parity  # type: ignore[return-value]
-    if written_size(expr) > _MOST_COMPARED:
+    if written_size(expr) > MOST_COMPARED:
         return None
     basic = frozenset({"step", "tanh", "erf"})
     for parity, difference in (("even", flipped - expr), ("odd", flipped + expr)):
@@ -458,7 +458,7 @@ def expression_parity(expr: sp.Expr, *symbols: sp.Symbol) -> Parity:
 
 def _vanishes(difference: sp.Expr) -> bool:
     """Is zero when expanded."""
-    if tree_size(difference) > _MOST_COMPARED or terms(difference) > MOST_TERMS:
+    if tree_size(difference) > MOST_COMPARED or terms(difference) > MOST_TERMS:
         return False
     return bool(sp.expand(difference) == 0)
 

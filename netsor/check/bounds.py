@@ -30,6 +30,8 @@ def bound(e: sp.Expr, ranges: Ranges) -> Bound:
 def _bound(e: sp.Expr, ranges: Ranges) -> Bound:
     if isinstance(e, sp.Symbol):
         return ranges.get(e, Bound())
+    if isinstance(e, sp.Rational):
+        return Bound(float(e), float(e)) if abs(e.p) < 1 << 1000 > e.q else UNKNOWN
     if e.is_number and not e.free_symbols and not e.atoms(Head):
         return _number(e)
     if isinstance(e, sp.Add):

@@ -70,6 +70,7 @@ class _Search:
                 blocked |= self._reached(use.line.vector)
         free = []
         for i, group in enumerate(self.groups):
+            self.work.take(len(self.groups) // 4)
             if not blocked >> i & 1 and not any(clause3(self.lines, group)):
                 free.append(i)
         return free

@@ -21,6 +21,7 @@ from netsor.check.widths import cdcs
 from netsor.check.work import GIVEN_UP, Work
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, InputError, NetsorError
+from netsor.measure import derivative_size, tree_size
 from netsor.readings import Readings
 
 
@@ -37,6 +38,7 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
     if typing:
         return _ill_typed(p, typing)
     whole, problems = _with_backward(p)
+    given_up = bool(p.outputs) and not p.gradients and whole is p
     lines, data = whole.lines, data_of(whole, x)
     chosen = _chosen(whole, readouts)
     work = {name: Work() for name in ("bp_like", "simple_gia", "gia_valid", "functions", "rank_stable", "ntk_ready")}
@@ -48,6 +50,9 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
     functions = regular(lines, len(p.lines), _forward(whole), data, work["functions"])
     stable, rank_reason, rank_line = rank_stable(lines, data, work["rank_stable"])
     ready = _ready(p, whole, functions, work["ntk_ready"])
+    if given_up:  # of the forward pass alone nothing follows for the network's gradients
+        why_not = "the backward pass could not be added"
+        bp, valid, why = dataclasses.replace(bp, verdict=None, reason=why_not, violations=()), None, why_not
     verdicts: dict[str, bool | None] = {
         "well_typed": True, "bp_like": bp.verdict, "simple_gia": simple.verdict, "gia_valid": valid,
         "polynomially_bounded": functions.polynomially_bounded, "parameter_controlled": functions.parameter_controlled,
@@ -164,10 +169,22 @@ def _with_backward(p: Program) -> tuple[Program, list[Diagnostic]]:
         return p, []
     from netsor.backprop import backprop
 
+    if sum(map(_adjoint_steps, p.lines)) > MOST_ADJOINTS:
+        text = f"the backward pass was not added, {GIVEN_UP}: NTK and gradient independence are not checked"
+        return p, [Diagnostic("NT309", "error", text, hint="make the program smaller, or state its gradients")]
     try:
         return backprop(p), []
     except NetsorError as error:
         return p, [error.diagnostic]
+
+
+MOST_ADJOINTS = 300_000  # steps of a backward pass
+
+
+def _adjoint_steps(line: ir.Line) -> int:
+    if not isinstance(line, ir.Nonlin | ir.Moment):
+        return 2
+    return derivative_size(line.expr) + tree_size(line.expr) * (len(line.args) + len(line.params))
 
 
 def _chosen(p: ir.ProgramLike, readouts: Iterable[Any] | None) -> tuple[ir.Var, ...]:

@@ -16,6 +16,7 @@ from netsor.check.bounds import bound
 from netsor.check.extremes import at_infinity, at_points, jump
 from netsor.check.intervals import Bound
 from netsor.check.work import GIVEN_UP, Work
+from netsor.differentiation import differentiated
 from netsor.functions import Head, undifferentiated
 from netsor.measure import MOST_NODES, derivative_size, written_size
 
@@ -70,7 +71,7 @@ def growth(e: sp.Expr, ranges: RangesKey = (), work: Work | None = None) -> Grow
     return _searched(fixed, free)
 
 
-SEARCH = 300  # steps of a search for a counterexample, for each node and argument
+SEARCH = 100  # steps of a search for a counterexample, for each node and argument
 
 
 @lru_cache(maxsize=4096)
@@ -134,7 +135,7 @@ def derivative_growth(e: sp.Expr, symbols: Sequence[sp.Symbol], ranges: RangesKe
 @lru_cache(maxsize=4096)
 def derivative(e: sp.Expr, s: sp.Symbol) -> sp.Expr:
     """The weak derivative off the points where it is a delta. ValueError when a numeric function has none."""
-    return without_deltas(sp.diff(e, s))
+    return without_deltas(differentiated(e, s))
 
 
 def without_deltas(e: sp.Expr) -> sp.Expr:

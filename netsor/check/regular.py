@@ -13,7 +13,7 @@ from netsor import ir
 from netsor.check.clauses import shown
 from netsor.check.collapse import Collapse
 from netsor.check.control import control, parameters
-from netsor.check.growth import Growth, RangesKey, growth, proven, regularity
+from netsor.check.growth import Growth, RangesKey, Regularity, growth, proven, regularity
 from netsor.check.intervals import Bound
 from netsor.check.scalars import Limit, constants, limits, ranges
 from netsor.check.work import SpentError, Work
@@ -232,8 +232,8 @@ def _derivative(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
             " not covered", line.out.name, i, "Corollary 7.3", line.loc, "the NNGP kernel is; the NTK needs a function"
             " without jumps",
         ))  # fmt: skip
-    elif found.value.verdict and found.derivative.verdict is None:
-        _undecided_derivative(summary, i, line, _named(line, found.derivative.reason))
+    elif found.derivative.verdict is None:
+        _undecided_derivative(summary, i, line, found)
     elif found.value.verdict and found.derivative.verdict is False and all(v.kind in "GX" for v in line.args):
         summary.differentiable = None
         summary.reasons["differentiable"] = f"the weak derivative of {shown(line)} is not polynomially bounded"
@@ -244,10 +244,14 @@ def _derivative(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
         ))  # fmt: skip
 
 
-def _undecided_derivative(summary: Summary, i: int, line: Coordinatewise, why: str) -> None:
-    summary.differentiable = None
+def _undecided_derivative(summary: Summary, i: int, line: Coordinatewise, found: Regularity) -> None:
+    """No NTK is promised; a finding where the function itself has none."""
+    why = _named(line, found.derivative.reason)
     text = f"whether the weak derivative of {shown(line)} is polynomially bounded is undecided: {why}"
+    summary.differentiable = None
     summary.reasons.setdefault("differentiable", text)
+    if not found.value.verdict:
+        return
     summary.findings.append(Diagnostic(
         "NT308", "warning", text, line.out.name, i, "Corollary 7.3", line.loc,
         "the NNGP limit is covered; for the NTK, write the function with a derivative whose bound can be seen",

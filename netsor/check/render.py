@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netsor import ir
 from netsor.check.report import VERDICTS, Report
 from netsor.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from netsor.text.printer import Listing
 
 _WORDS = {True: "yes", False: "no", None: "undecided"}
 
@@ -31,7 +34,8 @@ def _full(reports: Sequence[Report]) -> str:
 
 
 def _full_report(r: Report) -> str:
-    parts = [_full_diagnostic(r, d) for d in r.diagnostics]
+    listing = _listing(r.program)
+    parts = [_full_diagnostic(r, listing, d) for d in r.diagnostics]
     width = max(map(len, VERDICTS))
     words = {name: _WORDS[r.verdict[name]].ljust(9) for name in VERDICTS}
     rows = [f"  {name.ljust(width)}  {words[name]}  {r.reasons.get(name, '')}" for name in VERDICTS]
@@ -42,11 +46,11 @@ def _full_report(r: Report) -> str:
     return "\n\n".join(parts)
 
 
-def _full_diagnostic(r: Report, d: Diagnostic) -> str:
+def _full_diagnostic(r: Report, listing: Listing | None, d: Diagnostic) -> str:
     rows = [f"{_head(r, d)}"]
     excerpt = d.location.excerpt() if d.location else ""
     rows += ["    " + row for row in excerpt.splitlines()]
-    shown = listing_line(r.program, d.line)
+    shown = listing_line(listing, d.line)
     if shown:
         rows.append(f"  line {(d.line or 0) + 1}: {shown}")
     if d.clause:
@@ -75,14 +79,21 @@ def _short(file: str) -> str:
     return file if relative.startswith("..") or file.startswith("<") else relative
 
 
-def listing_line(p: ir.ProgramLike, index: int | None) -> str:
-    """The program line as the listing writes it."""
-    if index is None or not 0 <= index < len(p.lines):
-        return ""
+def _listing(p: ir.ProgramLike) -> Listing | None:
     from netsor.text.printer import Listing
 
     try:
-        return Listing(p).line(p.lines[index])
+        return Listing(p)
+    except (AssertionError, AttributeError, KeyError, StopIteration, TypeError, ValueError):
+        return None
+
+
+def listing_line(listing: Listing | None, index: int | None) -> str:
+    """The program line as the listing writes it."""
+    if listing is None or index is None or not 0 <= index < len(listing.p.lines):
+        return ""
+    try:
+        return listing.line(listing.p.lines[index])
     except (AssertionError, AttributeError, KeyError, StopIteration, TypeError, ValueError):
         return ""  # an ill-typed line has no listing
 

@@ -18,6 +18,7 @@ from netsor.dsl import inputs_of
 from netsor.errors import Diagnostic, Location
 
 CLAUSE = "Definition A.1"
+MOST_SCAN = 1_000_000  # lines of a scan times its states
 
 
 def structure_diagnostics(p: ir.ProgramLike) -> Iterator[tuple[int, Diagnostic]]:
@@ -91,10 +92,14 @@ def _shapes(p: ir.ProgramLike, known: set[ir.Var]) -> Iterator[tuple[int, Diagno
 
 def _scan(lines: Sequence[ir.Line], start: int, end: int) -> Iterator[tuple[int, Diagnostic]]:
     place = {line.out: i for i, line in enumerate(lines)}
-    for i in range(start, end):
-        line = lines[i]
-        if isinstance(line, ir.Shift) and place.get(line.of, -1) >= i:
-            yield from _cycle(lines, start, end, i, line)
+    shifts = [(i, x) for i, x in enumerate(lines[start:end], start) if isinstance(x, ir.Shift)]
+    states = [(i, x) for i, x in shifts if place.get(x.of, -1) >= i]
+    if len(states) * (end - start) > MOST_SCAN:
+        text = f"a scan of {end - start} lines with {len(states)} states is too large to be checked"
+        yield _error(states[0][0], states[0][1], "NT005", text, "make several scans of it")
+        return
+    for i, shift in states:
+        yield from _cycle(lines, start, end, i, shift)
 
 
 def _cycle(

@@ -81,6 +81,9 @@ def _without_repetitions(
     return kept, found
 
 
+MAX_FUNCTION_STEPS = 20_000  # nodes of the user's functions, written out, and terms of their expansions
+
+
 class _Builder:
     """Carries out the statements; the errors and the names that they leave unknown are the source's."""
 
@@ -89,6 +92,7 @@ class _Builder:
         self.statements, defined = _without_repetitions(source, statements)
         self.scope = Scope(source, defined)
         self.name: str | None = None
+        self.function_steps = 0
         self.outputs: list[ir.Output] = []
         self.gradients: list[ir.Gradient] = []
         self.returned: list[ir.Returns] = []
@@ -171,6 +175,10 @@ class _Builder:
             raise scope.parse_error(s.name, "NT002", "a function has one to nine different arguments")
         body = _body(scope, s.body, arguments)
         facts = self._facts(s)
+        written = measure.written_size(body)
+        self.function_steps += measure.tree_size(body) + (written if written <= functions.MOST_COMPARED else 0)
+        if self.function_steps > MAX_FUNCTION_STEPS:
+            raise scope.parse_error(s.name, "NT005", "the functions of the listing are too many or too large together")
         symbols = functions._symbols(len(arguments))
         try:
             made = functions.function(

@@ -23,6 +23,7 @@ MAX_NESTING = 40
 MAX_TOKENS = 20_000
 MAX_DIGITS = 400
 MAX_ERRORS = 100
+MAX_WORDS = 300_000  # of a listing
 
 _SYMBOLS = {
     ":=": "_ASSIGN", "..": "_DOTS", ":": "_COLON", "=": "_EQUAL", ",": "_COMMA", "@": "_AT", "+": "PLUS", "-": "MINUS",
@@ -68,6 +69,7 @@ class Source:
         self.file = file
         self.rows = text.split("\n")
         self.errors: list[NetsorError] = []
+        self.words = 0
         self.lost: set[str] = set()  # names whose line is wrong, and undefined names: reported once
 
     @property
@@ -112,6 +114,10 @@ def logical_lines(source: Source) -> Iterator[list[Token]]:
             row = lost.row
             continue
         row = after
+        source.words += len(tokens)
+        if source.words > MAX_WORDS:
+            source.errors.append(source.error(tokens[0], "NT005", f"a listing of more than {MAX_WORDS} words"))
+            return
         if tokens:
             yield _classified(source, tokens)
 
