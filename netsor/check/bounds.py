@@ -80,9 +80,39 @@ def _log_base(e: sp.Expr) -> sp.Expr | None:
     return None if found is None else found[0]
 
 
+def _outside(value: sp.Rational, low: bool) -> float:
+    """The value as a float, rounded away from the half-line that it ends."""
+    end = float(value)
+    return end if sp.Rational(end) == value else math.nextafter(end, -INF if low else INF)
+
+
+def _half_line(e: sp.Mul, ranges: Ranges) -> Bound | None:
+    """The bound of a product with a factor step(a s + b) or relu(a s + b): elsewhere than where a s + b > 0 it is 0."""
+    for factor in e.args:
+        kind = factor.spec.name if isinstance(factor, Head) else type(factor).__name__
+        inner = factor.args[0] if kind in ("step", "relu", "Heaviside") else sp.S.Zero
+        if len(inner.free_symbols) != 1:
+            continue
+        (s,) = inner.free_symbols
+        slope, offset = inner.coeff(s, 1), inner.coeff(s, 0)
+        known = ranges.get(s, Bound())
+        if not (slope.is_Rational and offset.is_Rational and slope * s + offset == inner):
+            continue
+        end = _outside(-offset / slope, slope > 0)
+        inside = Bound(max(known.low, end), known.high) if slope > 0 else Bound(known.low, min(known.high, end))
+        if inside.low >= inside.high or (inside.low, inside.high) == (known.low, known.high):
+            continue
+        part = _product(e, {**ranges, s: inside})
+        return Bound(min(part.low, 0.0), max(part.high, 0.0), part.level, part.singular, part.defined)
+    return None
+
+
 def _product(e: sp.Mul, ranges: Ranges) -> Bound:
+    inside = _half_line(e, ranges)
+    if inside is not None:
+        return inside
     e, shares = _without_shares(e, ranges)
-    parts = [_bound(a, ranges) for a in e.args] + [Bound(0.0, 1.0)] * shares
+    parts = [*(_bound(a, ranges) for a in e.args), *shares]
     total = parts[0]
     for p in parts[1:]:
         total = product(total, p)
@@ -92,10 +122,10 @@ def _product(e: sp.Mul, ranges: Ranges) -> Bound:
     return Bound(total.low, total.high, total.level, False, True) if cancelled else total
 
 
-def _without_shares(e: sp.Mul, ranges: Ranges) -> tuple[sp.Mul, int]:
-    """Factors a^k / (a + b + …)^k with a, b, … ≥ 0 lie in [0, 1]: the product without them, and their number."""
-    factors, shares = list(e.args), 0
-    for d in e.args:
+def _without_shares(e: sp.Mul, ranges: Ranges) -> tuple[sp.Mul, list[Bound]]:
+    """Factors a^k / (a + b + …)^k with a, b, … ≥ 0 lie in [0, 1]: the product without them, and their bounds."""
+    factors, shares = _without_roots(list(e.args), ranges)
+    for d in list(factors):
         power = int(-d.exp) if isinstance(d, sp.Pow) and d.exp.is_Integer and d.exp < 0 else 0
         if not power or not isinstance(d.base, sp.Add) or any(_bound(t, ranges).low < 0 for t in d.base.args):
             continue
@@ -104,8 +134,39 @@ def _without_shares(e: sp.Mul, ranges: Ranges) -> tuple[sp.Mul, int]:
         if found is not None:
             factors.remove(found)
             factors[factors.index(d)] = d.base ** (whole[found] - power)
-            shares += 1
+            shares.append(Bound(0.0, 1.0))
     return (sp.Mul(*factors, sp.Integer(1), evaluate=False) if shares else e), shares
+
+
+def _without_roots(factors: list[sp.Expr], ranges: Ranges) -> tuple[list[sp.Expr], list[Bound]]:
+    """Shares b^k / (b² + …)^{k/2}, the terms not negative, lie in [−1, 1]: the factors without them."""
+    shares: list[Bound] = []
+    for i, d in enumerate(factors):
+        if not (isinstance(d, sp.Pow) and d.exp.is_Rational and d.exp < 0 and isinstance(d.base, sp.Add)):
+            continue
+        if any(_bound(t, ranges).low < 0 for t in d.base.args):
+            continue
+        squares = {t.base for t in d.base.args if isinstance(t, sp.Pow) and t.exp == 2}
+        for j, f in enumerate(factors):
+            base, k = (f.base, f.exp) if isinstance(f, sp.Pow) else (f, sp.S.One)
+            taken = min(k, -2 * factors[i].exp) if k.is_Integer and isinstance(factors[i], sp.Pow) else sp.S.Zero
+            if base in squares and taken.is_Integer and taken > 0:
+                factors[j] = base ** (k - taken)
+                factors[i] = d.base ** (factors[i].exp + taken / 2)
+                shares.append(Bound(-1.0, 1.0))
+    return factors, shares
+
+
+def _dominated(b: sp.Expr, e: sp.Mul, ranges: Ranges) -> bool:
+    """A factor exp(−c b^{−2m} + …), c > 0, the rest bounded above, beats every power of b near b = 0."""
+    for f in e.args:
+        inner = f.args[0] if isinstance(f, sp.exp) else sp.S.Zero
+        for term in sp.Add.make_args(inner):
+            c, rest = term.as_coeff_Mul()
+            even = isinstance(rest, sp.Pow) and rest.base == b and rest.exp.is_Integer and rest.exp < 0
+            if c < 0 and even and rest.exp % 2 == 0 and _bound(inner - term, ranges).high < INF:
+                return True
+    return False
 
 
 def _cancels(e: sp.Mul, parts: Sequence[Bound], ranges: Ranges) -> bool:
@@ -124,6 +185,8 @@ def _cancels(e: sp.Mul, parts: Sequence[Bound], ranges: Ranges) -> bool:
         if part.singular:
             singular.add(base)
     for b in singular:
+        if b.free_symbols and _bound(b, ranges).level == 0 and _dominated(b, e, ranges):
+            continue
         q = powers.get(b, 0.0)
         if _bound(b, ranges).level > 0 or _bound(b, ranges).singular or not (q > 0 or (q == 0 and b not in logs)):
             return False

@@ -48,7 +48,7 @@ class _Search:
         self.bits = {v: 1 << i for i, g in enumerate(groups) for v in g}
         self.runs = Runs(lines, work=work)
         self.uses = list(uses(lines))
-        self.depends = dependence(lines, self.bits, work)
+        self.depends = dependence(lines, self.bits, work, Collapse(lines, work))
         self.violations: list[Violation] = []
 
     def result(self) -> BPLike:

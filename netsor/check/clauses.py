@@ -73,9 +73,9 @@ class Given:
         self.chosen = tuple(line.out for line in lines if line.out in chosen)
         self.runs = Runs(lines, work=work)
         self.blocks = dict.fromkeys(self.chosen, 1)
-        self.depends = dependence(lines, self.blocks, work)
-        self.flips = flips(lines, self.blocks, work=work)
         self.collapse = Collapse(lines, work)
+        self.depends = dependence(lines, self.blocks, work, self.collapse)
+        self.flips = flips(lines, self.blocks, work=work)
 
     def result(self) -> BPLike:
         violations = [*clause3(self.lines, self.chosen), *self.violations()]

@@ -17,6 +17,7 @@ import mpmath as mp
 import sympy as sp
 
 from netsor.check.bounds import bound
+from netsor.check.continuity import continuous
 from netsor.check.extremes import Curve, at_infinity, at_points, special_points
 from netsor.check.growth import SEARCH, Growth, RangesKey, derivative, growth
 from netsor.check.intervals import Bound
@@ -48,6 +49,8 @@ def control(
     if not all(c in limit for c in free):
         missing = ", ".join(c.name for c in free if c not in limit)
         return Growth(None, f"no proof for all values of {missing}")
+    if _lifted(e, tuple((c, limit[c]) for c in free)):
+        return Growth(True, "Lipschitz in functions of its parameters that are continuous at their limit")
     if not work.affords(10 * SEARCH * written_size(e), ("refute", e)):
         return Growth(None, GIVEN_UP)
     return refuted(e, tuple((c, limit[c]) for c in free)) or Growth(None, "neither proven nor refuted")
@@ -66,6 +69,37 @@ def proven(e: sp.Expr, ranges: RangesKey, fixed: frozenset[sp.Symbol] = frozense
         if not _derivative_bounded(e, c, ranges):
             return Growth(None, f"its derivative in {c} has no polynomial bound")
     return Growth(True, "Lipschitz in its parameters, with a polynomial constant")
+
+
+@lru_cache(maxsize=2048)
+def _lifted(e: sp.Expr, limit: Point) -> bool:
+    """Controlled in g₁(θ), g₂(θ), … for the largest expressions in the parameters alone, continuous at the limit."""
+    if e.has(sp.Piecewise):
+        return False
+    at = {c: sp.Rational(str(v)) for c, v in limit}
+    new: dict[sp.Expr, sp.Symbol] = {}
+    ranges: list[tuple[sp.Symbol, Bound]] = []
+
+    def lift(a: sp.Expr) -> sp.Expr:
+        if not a.args or not a.free_symbols:
+            return a
+        if not _only_parameters(a):
+            return a.func(*map(lift, a.args))
+        return new.setdefault(a, sp.Symbol(f"c{1000 + len(new)}", real=True))
+
+    lifted = lift(e)
+    for g, c in new.items():
+        value = g.xreplace(at)
+        if not value.is_number or not value.is_finite or not value.is_real or not continuous(g, at):
+            return False
+        ranges.append((c, _around(float(value))))
+    ranges += [(c, _around(v)) for c, v in limit if c in lifted.free_symbols]
+    return bool(new) and proven(lifted, tuple(sorted(ranges, key=lambda pair: pair[0].name))).verdict is True
+
+
+def _around(value: float) -> Bound:
+    radius = 1e-6 * max(1.0, abs(value))
+    return Bound(value - radius, value + radius)
 
 
 def _derivative_bounded(e: sp.Expr, c: sp.Symbol, ranges: RangesKey) -> bool:

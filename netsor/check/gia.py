@@ -67,7 +67,7 @@ def _condition(lines: Sequence[ir.Line], outputs: Sequence[ir.Output], work: Wor
 
 
 def _unused(lines: Sequence[ir.Line], outputs: Sequence[ir.Output], readouts: Sequence[ir.Var], work: Work) -> Simple:
-    depends = dependence(lines, dict.fromkeys(readouts, 1), work)
+    depends = dependence(lines, dict.fromkeys(readouts, 1), work, Collapse(lines, work))
     names = ", ".join(v.name for v in readouts)
     for o in outputs:
         if not depends[o.vector]:

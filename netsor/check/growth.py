@@ -15,10 +15,11 @@ import sympy as sp
 from netsor.check.bounds import bound
 from netsor.check.extremes import at_infinity, at_points, jump
 from netsor.check.intervals import Bound
+from netsor.check.removable import polynomial_quotient
 from netsor.check.work import GIVEN_UP, Work
 from netsor.differentiation import differentiated
 from netsor.functions import Head, undifferentiated
-from netsor.measure import MOST_NODES, derivative_size, written_size
+from netsor.measure import MOST_NODES, derivative_size, tree_size, written_size
 
 RangesKey = tuple[tuple[sp.Symbol, Bound], ...]
 
@@ -57,6 +58,9 @@ def growth(e: sp.Expr, ranges: RangesKey = (), work: Work | None = None) -> Grow
         return Growth(None, GIVEN_UP)
     if proven(e, ranges):
         return Growth(True, "polynomially bounded")
+    free = not any(s in e.free_symbols for s in table)
+    if free and work.affords(SEARCH * tree_size(e), ("quotient", e)) and _quotient(e):
+        return Growth(True, "its singularities are removable")
     symbols = _symbols_of(e)
     if any(h.spec.numeric for h in e.atoms(Head)):
         return Growth(None, f"{e} holds a numeric function without a stated growth")
@@ -71,6 +75,7 @@ def growth(e: sp.Expr, ranges: RangesKey = (), work: Work | None = None) -> Grow
     return _searched(fixed, free)
 
 
+_quotient = lru_cache(maxsize=4096)(polynomial_quotient)
 SEARCH = 100  # steps of a search for a counterexample, for each node and argument
 
 

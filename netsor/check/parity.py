@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import sympy as sp
 
-from netsor import ir
+from netsor import functions, ir
 from netsor.check import gf2
 from netsor.check.evaluate import NoValue, evaluate
 from netsor.functions import Head, _symbols, expression_parity
@@ -152,6 +152,19 @@ def _combine(mask: int, forms: dict[int, int]) -> int:
         if mask & b:
             result ^= form
     return result
+
+
+@lru_cache(maxsize=4096)
+def steps_as_signs(e: sp.Expr, solid: frozenset[sp.Symbol]) -> sp.Expr:
+    """step(a s) = ½ + ½ sign(a s) off a null set, for symbols s that vanish with probability zero."""
+
+    def applies(a: sp.Basic) -> bool:
+        step = isinstance(a, sp.Heaviside) or (isinstance(a, Head) and a.spec is functions.step)
+        return step and a.args[0].as_coeff_Mul()[1] in solid
+
+    if not solid or not any(map(applies, sp.preorder_traversal(e))):
+        return e
+    return sp.expand(e.replace(applies, lambda a: (1 + functions.sign.head(a.args[0])) / 2))
 
 
 # ---------------------------------------------------------------- refinement

@@ -232,7 +232,7 @@ def _derivative(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
             " not covered", line.out.name, i, "Corollary 7.3", line.loc, "the NNGP kernel is; the NTK needs a function"
             " without jumps",
         ))  # fmt: skip
-    elif found.derivative.verdict is None:
+    elif found.derivative.verdict is None and (found.value.verdict or not parameters(line.expr)):
         _undecided_derivative(summary, i, line, found)
     elif found.value.verdict and found.derivative.verdict is False and all(v.kind in "GX" for v in line.args):
         summary.differentiable = None
