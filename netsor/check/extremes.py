@@ -13,7 +13,7 @@ import sympy as sp
 from netsor.functions import Head, undifferentiated, write_out
 from netsor.measure import written_size
 
-_DIGITS = 60
+_DIGITS = 200
 _MOST_NODES = 2_000  # of an expression that is evaluated in many digits
 _GENERIC = (0.7310585786, -1.2533141373, 0.4142135624, 1.6180339887, -0.5772156649, 0.9159655942)
 
