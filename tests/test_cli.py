@@ -108,7 +108,7 @@ def test_json_is_printed_in_every_case(run: Run) -> None:
     assert first["diagnostics"][0]["location"] == {"file": "wrong.py", "line": 7, "column": 5}
 
 
-def test_check_of_nothing(run: Run, python: Python) -> None:
+def test_check_of_nothing(run: Run) -> None:
     """An empty listing, one that only declares, and a Program without lines are unread: NT011, status 2."""
     for name, text in (
         ("empty.netsor", ""), ("width.netsor", "program p\nwidth n\n"),
@@ -118,7 +118,7 @@ def test_check_of_nothing(run: Run, python: Python) -> None:
         assert code == 2 and "NT011" in out
 
 
-def test_check_collects_what_is_wrong_with_a_listing(run: Run, python: Python) -> None:
+def test_check_collects_what_is_wrong_with_a_listing(run: Run) -> None:
     """A name that is not defined does not hide the widths that do not fit."""
     text = "width n, m\nW : A(n, m)\nu : G(n)\ny := W @ q\nz := W @ u\n"
     code, out, _ = run("check", python("two.netsor", text), "--format", "concise")

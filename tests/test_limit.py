@@ -434,7 +434,7 @@ def test_nngp_where_the_limit_is_independent_of_the_readout(make: Reading) -> No
 
 
 def test_ntk_of_a_network_that_adds_its_readout() -> None:
-    """f = v·relu(z)/√n, z = Ux/√2 + v, s = |x|²/2: E v² 1[z > 0] s + E (relu(z) + v 1[z > 0])² = s/2 + (s + 1)/2 + 3/2."""
+    """z = Ux/√2 + v, s = |x|²/2: E v² 1[z > 0] s + E (relu(z) + v 1[z > 0])² = s/2 + (s + 1)/2 + 3/2."""
     s = float((X[0] ** 2).sum()) / 2
     np.testing.assert_allclose(float(ns.limit(reads(readout_as_bias), X[:1]).ntk.squeeze()), s + 2, rtol=1e-9)
 

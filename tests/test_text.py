@@ -349,7 +349,7 @@ def test_only_names_are_wrong() -> None:
     [
         ("width n\nb : G(n)\ny := relu(b\nz := b\n", ["NT003"]),
         ("width n\nb : G(n)\ny := relu(b\n  + b\noutput b . b\n", ["NT003"]),
-        ("width n\nW : A(n,\n  data x)\ndata x\n", ["NT103"]),  # x comes later; the bracket goes on at `data x`
+        ("width n\nW : A(n,\n  data x)\ndata x\n", ["NT002"]),  # x comes later; the bracket goes on at `data x`
         ("width n\nW : A(n, x\ndata x\nU : A(n, x)\n", ["NT003"]),
         ("width n, $m\nb : G(n)\nc : G(m)\n", ["NT001"]),
         ("function f(x) = x + y\nfunction g(x) = y\nwidth n\nb : G(n)\nc := f(b) + g(b)\n", ["NT103", "NT103"]),

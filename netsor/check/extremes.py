@@ -180,8 +180,8 @@ def _at_origin(curve: Curve) -> Extreme | None:
     """|e| is unbounded where all arguments vanish together, along a direction in general position."""
     for _, direction in lines_through(len(curve.symbols)):
         values = [curve.at([mp.mpf(10) ** -k * d for d in direction]) for k in (8, 16, 32)]
-        near = [None if v is None else abs(v) for v in values]
-        if all(v is not None for v in near) and near[2] > 1.4 * near[1] > 1.96 * near[0] > 0:
+        near = [abs(v) for v in values if v is not None]
+        if len(near) == 3 and near[2] > 1.4 * near[1] > 1.96 * near[0] > 0:
             names = ", ".join(f"{s} = {mp.nstr(d * mp.mpf(10) ** -32, 3)}" for s, d in zip(
                 curve.symbols, direction, strict=True))  # fmt: skip
             return Extreme(names, mp.nstr(near[2], 3), 0.0)

@@ -58,8 +58,8 @@ def growth(e: sp.Expr, ranges: RangesKey = (), work: Work | None = None) -> Grow
         return Growth(None, GIVEN_UP)
     if proven(e, ranges):
         return Growth(True, "polynomially bounded")
-    free = not any(s in e.free_symbols for s in table)
-    if free and work.affords(SEARCH * tree_size(e), ("quotient", e)) and _quotient(e):
+    unranged = not any(s in e.free_symbols for s in table)
+    if unranged and work.affords(SEARCH * tree_size(e), ("quotient", e)) and _quotient(e):
         return Growth(True, "its singularities are removable")
     symbols = _symbols_of(e)
     if any(h.spec.numeric for h in e.atoms(Head)):

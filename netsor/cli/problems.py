@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 
-from netsor.errors import CheckError, Diagnostic, NetsorError, ProgramError
+from netsor.errors import CheckError, Diagnostic, Location, NetsorError, ProgramError
 
 OK, FOUND, USAGE = 0, 1, 2
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells have it
@@ -16,8 +16,8 @@ INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells have
 class UsageError(NetsorError, ValueError):
     """A command, a file or a setting that cannot be used (NT000)."""
 
-    def __init__(self, message: str, hint: str | None = None, **fields: object) -> None:
-        super().__init__(message, **{"code": "NT000", "hint": hint} | fields)
+    def __init__(self, message: str, hint: str | None = None, location: Location | None = None) -> None:
+        super().__init__(message, code="NT000", hint=hint, location=location)
 
 
 def status(error: BaseException) -> int:

@@ -135,8 +135,8 @@ def _statement(source: Source, start: int) -> tuple[list[Token], int]:
             raise _LostError(error, _next_start(source, start + 1) if number > start else number + 1) from None
         if not opened:
             return current, number + 1
-    error = source.error(opened[-1], "NT003", f"'{opened[-1].text}' is never closed")
-    raise _LostError(error, _next_start(source, start + 1))
+    unclosed = source.error(opened[-1], "NT003", f"'{opened[-1].text}' is never closed")
+    raise _LostError(unclosed, _next_start(source, start + 1))
 
 
 def _take(source: Source, number: int, current: list[Token], opened: list[Token]) -> None:

@@ -59,10 +59,10 @@ HOSTILE = {
     "a long chain": chain(600),
     "powers that would expand": HEAD + "".join(f"y{i} := V @ (h + v + {i})^100\n" for i in range(40)),
     "many possible readouts": readouts(400),
-    "sizes": "width n\naxis s = 1000000, t = 1000000\ndata x[s, t]\nW : A(n, x)\nh[s, t] := W @ x[s, t]\nv : G(n) readout\n"
-    "y[s, t] := tanh(h[s, t])\noutput v . y[0, 0]",
-    "an element far out": "width n\naxis s\ndata x[s]\nW : A(n, x)\nh[s] := W @ x[s]\nv : G(n) readout\ny := tanh(h[999999])\n"
-    "output v . y",
+    "sizes": "width n\naxis s = 1000000, t = 1000000\ndata x[s, t]\nW : A(n, x)\nv : G(n) readout\n"
+    "h[s, t] := W @ x[s, t]\ny[s, t] := tanh(h[s, t])\noutput v . y[0, 0]",
+    "an element far out": "width n\naxis s\ndata x[s]\nW : A(n, x)\nh[s] := W @ x[s]\nv : G(n) readout\n"
+    "y := tanh(h[999999])\noutput v . y",
     "states": "width n\naxis t\nb : G(n)\n" + "".join(f"p{i}[t] : H(n) := s{i}[t - 1]\n" for i in range(1200))
     + "".join(f"s{i}[t] := tanh(p{(i + 1) % 1200}[t] + b)\n" for i in range(1200)),
 }  # fmt: skip
@@ -72,7 +72,7 @@ HOSTILE = {
 def test_hostile_listings_are_answered(name: str) -> None:
     """In seconds: without a budget each of them takes minutes, or all memory."""
     report = check(ns.parse(HOSTILE[name]))
-    assert str(report) and report.bp_like is not False
+    assert str(report) and report.well_typed
 
 
 def test_a_question_that_is_given_up_says_so() -> None:
@@ -92,7 +92,7 @@ def test_a_backward_pass_that_is_too_long_is_not_assumed(monkeypatch: pytest.Mon
     monkeypatch.setattr(checker, "MOST_ADJOINTS", 20)
     report = check(p)
     assert report.gia_valid is report.bp_like is report.ntk_ready is None and not report.ok
-    assert {d.code for d in report.diagnostics} == {"NT309"}
+    assert {d.code for d in report.diagnostics} >= {"NT309"}
 
 
 def test_steps() -> None:
