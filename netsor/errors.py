@@ -95,7 +95,7 @@ class TooLargeError(NetsorError, ValueError):
     """An expression that would grow beyond what can be worked with (NT005)."""
 
     def __init__(self, message: str, **fields: Any) -> None:
-        super().__init__(message, **{"code": "NT005", "hint": "give parts of it names"} | fields)
+        super().__init__(message, (), **{"code": "NT005", "hint": "give parts of it names"} | fields)
 
 
 class CheckError(NetsorError, ValueError):

@@ -91,13 +91,13 @@ def test_check_formats(run: Run) -> None:
 
 def test_check_json(run: Run) -> None:
     code, out, _ = run("check", "mlp", "--format", "json")
-    found = json.loads(out)
+    (found,) = json.loads(out)
     assert (code, found["program"], found["verdict"]["bp_like"], found["diagnostics"]) == (0, "mlp", True, [])
 
 
 def test_json_is_printed_in_every_case(run: Run) -> None:
     code, out, err = run("check", "absent.netsor", "--format", "json")
-    found = json.loads(out)
+    (found,) = json.loads(out)
     assert (code, found["file"], found["verdict"]["well_typed"]) == (2, "absent.netsor", None)
     assert found["diagnostics"][0]["message"] in err
     wrong = python("wrong.py", HEAD + "y = x @ x\n")
@@ -147,7 +147,7 @@ def not_declared():
     code, out, err = run("check", python("many.py", text), "--format", "json")
     assert (code, len(json.loads(out)), err) == (0, 2, "not part of the output\n")
     code, out, _ = run("check", "many.py:second", "--set", "depth=3", "--format", "json")
-    assert (code, json.loads(out)["program"]) == (0, "mlp")
+    assert (code, json.loads(out)[0]["program"]) == (0, "mlp")
     code, _, err = run("show", "many.py")
     assert code == 2
     assert "2 programs: first, second" in err and "many.py:first" in err

@@ -153,7 +153,7 @@ def _empty(p: ir.ProgramLike) -> Report:
         hint="declare inputs and write lines: x : G(n), y := tanh(x)",
     )  # fmt: skip
     undecided: dict[str, bool | None] = dict.fromkeys(VERDICTS)
-    reasons = dict.fromkeys(VERDICTS, "the program has no line")
+    reasons: dict[str, str] = dict.fromkeys(VERDICTS, "the program has no line")
     return Report(p, *_in_order(undecided), reasons=reasons, diagnostics=(finding,))
 
 

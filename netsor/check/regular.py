@@ -16,7 +16,7 @@ from netsor.check.control import control, parameters
 from netsor.check.growth import Growth, RangesKey, Regularity, growth, proven, regularity
 from netsor.check.intervals import Bound
 from netsor.check.scalars import Limit, constants, limits, ranges
-from netsor.check.work import SpentError, Work
+from netsor.check.work import GIVEN_UP, SpentError, Work
 from netsor.errors import Diagnostic
 from netsor.measure import MOST_NODES, written_size
 
@@ -140,6 +140,9 @@ def _bounded(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewise, 
     found = _growth(scalars, line)
     if found.verdict:
         return
+    if found.reason == GIVEN_UP:  # one finding for all of them
+        _note(summary, "polynomially_bounded", None, GIVEN_UP)
+        return
     reason = _named(line, found.reason) if all(v.kind in "GX" for v in line.args) else found.reason
     before = summary.polynomially_bounded
     text = f"{shown(line)} ({line.out}) is not polynomially bounded: {reason}"
@@ -246,6 +249,10 @@ def _derivative(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
 
 def _undecided_derivative(summary: Summary, i: int, line: Coordinatewise, found: Regularity) -> None:
     """No NTK is promised; a finding where the function itself has none."""
+    if found.derivative.reason == GIVEN_UP:
+        summary.differentiable = None
+        summary.reasons.setdefault("differentiable", f"the weak derivatives were {GIVEN_UP}")
+        return
     why = _named(line, found.derivative.reason)
     text = f"whether the weak derivative of {shown(line)} is polynomially bounded is undecided: {why}"
     summary.differentiable = None
@@ -270,6 +277,9 @@ def _controlled(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
         table, values = scalars.near_limit(line)
         found = control(line.expr, table, values, fixed, scalars.work)
     if found.verdict:
+        return
+    if found.reason == GIVEN_UP:
+        _note(summary, "parameter_controlled", None, GIVEN_UP)
         return
     reason = _named(line, found.reason)
     if found.verdict is None and not scalars.data:

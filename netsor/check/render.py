@@ -109,8 +109,7 @@ def _concise(reports: Sequence[Report]) -> str:
 
 
 def _json(reports: Sequence[Report]) -> str:
-    objects = [r.to_json() for r in reports]
-    return json.dumps(objects[0] if len(objects) == 1 else objects, indent=2, ensure_ascii=False)
+    return json.dumps([r.to_json() for r in reports], indent=2, ensure_ascii=False)
 
 
 def _github(reports: Sequence[Report]) -> str:
