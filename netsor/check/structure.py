@@ -127,8 +127,8 @@ def _on_cycle(lines: Sequence[ir.Line], reads: Mapping[int, frozenset[ir.Var]], 
         if reads[i] & forward and lines[i] is not shift:
             forward.add(lines[i].out)
             after.add(i)
-    needed, before = {shift.of}, set()
-    for i in reversed(reads):
+    needed, before = {shift.of}, set[int]()
+    for i in reversed(list(reads)):
         if lines[i].out in needed:
             before.add(i)
             needed |= reads[i]
