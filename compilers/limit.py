@@ -18,11 +18,11 @@ from netsor.backprop import with_backward
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.limit_answers import Answer, LineAnswers, Question, SampledAnswers
 from netsor.compilers.limit_functions import Functions
+from netsor.compilers.limit_outputs import no_nngp, no_ntk
 from netsor.compilers.limit_polynomial import Gaussians, NotPolynomial
 from netsor.declared import as_program
 from netsor.display import Table, Tabled
 from netsor.errors import InputError, UnsupportedError
-from netsor.facts import trained
 from netsor.lookup import known, lookup
 from netsor.markup import one_line
 
@@ -131,13 +131,19 @@ class LimitResult(Tabled):
 
     @property
     def nngp(self) -> Any:
-        """lim Cov f; None without an output, or when a readout is not an input vector of mean zero."""
-        return self._value(("nngp",)) if self._has_nngp() else None
+        """lim Cov f; None where it is not known to exist, `reasons["nngp"]` says why."""
+        return None if "nngp" in self.reasons else self._value(("nngp",))
 
     @property
     def ntk(self) -> Any:
-        """The NTK, forward uses of Wᵀ included; None when nothing is trained or there is no output."""
-        return self._value(("ntk",)) if self._has_ntk() else None
+        """The NTK, forward uses of Wᵀ included; None where there is none, `reasons["ntk"]` says why."""
+        return None if "ntk" in self.reasons else self._value(("ntk",))
+
+    @cached_property
+    def reasons(self) -> dict[str, str]:
+        """Why `nngp` or `ntk` is None: those of the two that are."""
+        found = {"nngp": no_nngp(self.program), "ntk": no_ntk(self.program)}
+        return {name: reason for name, reason in found.items() if reason is not None}
 
     def error(self, question: str, *names: Any) -> Any:
         """The error of an answer: `error("mean", "dx1")`, `error("ntk")`.
@@ -154,6 +160,8 @@ class LimitResult(Tabled):
             case "scalar", (c,):
                 asked = ("scalar", self._var(c, "C"))
             case (("nngp" | "ntk"), ()):
+                if question in self.reasons:
+                    raise InputError(f"there is no {question}: {self.reasons[question]}", code="NT605")
                 asked = (question,)
             case _:
                 raise InputError(f"there is no question {question}{names}", code="NT605")
@@ -200,14 +208,6 @@ class LimitResult(Tabled):
             )  # fmt: skip
         return var
 
-    def _has_nngp(self) -> bool:
-        lines = {line.out: line for line in self.program.lines}
-        readouts = [lines[o.readout] for o in self.program.outputs]
-        return bool(readouts) and all(isinstance(v, ir.InputVector) and v.mean == 0 for v in readouts)
-
-    def _has_ntk(self) -> bool:
-        return bool(self.program.outputs) and bool(trained(self.program.lines))
-
     # ------------------------------------------------------------ the table
 
     @cached_property
@@ -218,8 +218,8 @@ class LimitResult(Tabled):
                 rows += [(f"E {var.name}", ("moment", var, 1)), (f"E {var.name}²", ("moment", var, 2))]
             elif var.kind == "C" and any(isinstance(x, ir.Moment) and x.out is var for x in self.program.lines):
                 rows.append((var.name, ("scalar", var)))
-        rows += [("NNGP", ("nngp",))] if self._has_nngp() else []
-        return rows + ([("NTK", ("ntk",))] if self._has_ntk() else [])
+        kernels: list[tuple[str, Question]] = [("NNGP", ("nngp",)), ("NTK", ("ntk",))]
+        return rows + [(title, q) for title, q in kernels if q[0] not in self.reasons]
 
     @property
     def differs(self) -> dict[str, bool]:

@@ -23,9 +23,11 @@ import sympy as sp
 
 from netsor import constants, facts, functions, ir
 from netsor.constants import free_name
+from netsor.differentiation import differentiated
 from netsor.dsl import Program, moment
-from netsor.errors import UnsupportedError
+from netsor.errors import TooLargeError, UnsupportedError
 from netsor.expressions import Expr, Matrix
+from netsor.measure import MOST_NODES, derivative_size
 
 Contribution = tuple[ir.Var, Expr]
 
@@ -217,10 +219,12 @@ def _with(line: ir.Nonlin | ir.Moment, expr: sp.Expr) -> ir.Nonlin:
     return ir.Nonlin(line.out, expr, line.args, line.params)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 14)
 def derivative(expr: sp.Expr, symbol: sp.Symbol) -> sp.Expr:
     """∂expr/∂symbol almost everywhere, in the functions of the language (kinks give a step or a sign)."""
-    slope = sp.diff(expr, symbol)
+    if derivative_size(expr) > MOST_NODES:
+        raise TooLargeError("the derivative of a line is too large to be written")
+    slope = differentiated(expr, symbol)
     slope = slope.replace(sp.Heaviside, lambda x, *_: functions.step.head(x))
     slope = slope.replace(sp.sign, lambda x: functions.sign.head(x))
     return cast(sp.Expr, slope.replace(sp.Derivative, lambda *_: sp.Integer(0)))  # floor and ceiling

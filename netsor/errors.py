@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -80,14 +81,19 @@ class SamplingWarning(NetsorWarning):
 
 
 class NetsorError(Exception):
-    """Base of all errors of this library; `diagnostic` says what, where, why and the remedy."""
+    """Base of all errors of this library; `diagnostic` says what, where, why and the remedy.
 
-    def __init__(self, diagnostic: Diagnostic | str, **fields: Any) -> None:
+    `diagnostics` holds all that is wrong with a text, in its order, where several things are.
+    """
+
+    def __init__(self, diagnostic: Diagnostic | str, others: Sequence[Diagnostic] = (), **fields: Any) -> None:
         if isinstance(diagnostic, str):
             fields = {"code": "NT100", "severity": "error"} | fields
             diagnostic = Diagnostic(message=diagnostic, **fields)
         self.diagnostic = diagnostic
-        super().__init__(str(diagnostic))
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(others) or (diagnostic,)
+        self.partial: object = None  # a text's lines that could be read
+        super().__init__("\n".join(map(str, self.diagnostics)))
 
 
 class ProgramError(NetsorError, TypeError):
@@ -96,6 +102,13 @@ class ProgramError(NetsorError, TypeError):
 
 class ParseError(NetsorError, ValueError):
     """Text that is not a listing (NT0xx)."""
+
+
+class TooLargeError(NetsorError, ValueError):
+    """An expression that would grow beyond what can be worked with (NT005)."""
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message, (), **{"code": "NT005", "hint": "give parts of it names"} | fields)
 
 
 class CheckError(NetsorError, ValueError):

@@ -16,6 +16,8 @@ import sympy as sp
 
 from netsor import markup
 from netsor.definitions import arity_of, defined, refused
+from netsor.errors import TooLargeError
+from netsor.measure import MOST_LEVELS, MOST_NODES, MOST_TERMS, derivative_size, levels, terms, tree_size, written_size
 from netsor.names import checked
 from netsor.quantity import quantity
 
@@ -185,7 +187,10 @@ class Function:
         if self._definition is None:
             raise ValueError(f"{self.name} is numeric and was given no derivative; pass derivative=")
         symbols = _symbols(self.arity)
-        body = sp.diff(self.definition(*symbols), symbols[index])
+        definition = self.definition(*symbols)
+        if derivative_size(definition) > MOST_NODES or levels(self) > MOST_LEVELS:
+            raise TooLargeError(f"the derivative of {self.name} is too large to be written")
+        body = sp.diff(definition, symbols[index])
         flipped = FLIPPED[self.parity]
         return Function(
             f"{self.name}'" if self.arity == 1 else f"{self.name}'{index + 1}",
@@ -212,6 +217,11 @@ class Function:
             if hasattr(a, "__netsor_apply__"):
                 return a.__netsor_apply__(self, args)
         return self.sym(*args)
+
+
+def undifferentiated(function: Function) -> Function:
+    """The function that a derivative, named by primes, is one of."""
+    return function if function.origin is None else undifferentiated(function.origin)
 
 
 @cache
@@ -247,7 +257,7 @@ def _relu_value(x: sp.Expr) -> sp.Expr | None:
 
 
 def _zero_at_zero(x: sp.Expr) -> sp.Expr | None:
-    return sp.Integer(0) if x.is_zero else None
+    return sp.Integer(0) if x.is_number and x.is_zero else None
 
 
 def _abs_value(x: sp.Expr) -> sp.Expr | None:
@@ -482,9 +492,17 @@ def _numeric(
 
 # ---------------------------------------------------------------- facts about expressions
 
+MOST_WRITTEN = 200_000  # nodes
+MOST_COMPARED = 2_000  # nodes of an expression whose parity is sought
+
 
 def write_out(expr: sp.Expr, keep: frozenset[str] = frozenset()) -> sp.Expr:
-    """Every head replaced by its definition, down to sympy's own functions and the heads named in `keep`."""
+    """Every head replaced by its definition, down to sympy's own functions and the heads named in `keep`.
+
+    TooLargeError before an expression of more than MOST_WRITTEN nodes is made.
+    """
+    if written_size(expr) > MOST_WRITTEN:
+        raise TooLargeError("an expression whose functions are too large to be written out")
     while True:
         heads = {h for h in expr.atoms(Head) if h.spec.known not in keep and not h.spec.numeric}
         if not heads:
@@ -493,20 +511,28 @@ def write_out(expr: sp.Expr, keep: frozenset[str] = frozenset()) -> sp.Expr:
 
 
 def expression_parity(expr: sp.Expr, *symbols: sp.Symbol) -> Parity:
-    """'odd' or 'even' when flipping the sign of all symbols provably flips or keeps the expression."""
+    """'odd' or 'even' when flipping the sign of all symbols provably flips or keeps the expression.
+
+    None also where an expression is too large to be expanded.
+    """
     flipped = expr.subs({s: -s for s in symbols}, simultaneous=True)
     for parity, candidate in (("even", expr), ("odd", -expr)):
-        if flipped == candidate or sp.expand(flipped - candidate) == 0:
+        if flipped == candidate or _vanishes(flipped - candidate):
             return parity  # type: ignore[return-value]
+    if written_size(expr) > MOST_COMPARED:
+        return None
     basic = frozenset({"step", "tanh", "erf"})
-    difference = {
-        "even": sp.expand(write_out(flipped - expr, basic)),
-        "odd": sp.expand(write_out(flipped + expr, basic)),
-    }
-    for parity, value in difference.items():
-        if value == 0:
+    for parity, difference in (("even", flipped - expr), ("odd", flipped + expr)):
+        if _vanishes(write_out(difference, basic)):
             return parity  # type: ignore[return-value]
     return None
+
+
+def _vanishes(difference: sp.Expr) -> bool:
+    """Is zero when expanded."""
+    if tree_size(difference) > MOST_COMPARED or terms(difference) > MOST_TERMS:
+        return False
+    return bool(sp.expand(difference) == 0)
 
 
 def expression_kinks(expr: sp.Expr, symbol: sp.Symbol) -> tuple[float, ...]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from netsor import ir
 from netsor.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from netsor.text.printer import Listing
 
 NUMBERED = re.compile(r"(?<![\w.])(_\d+)(?:\[\w+(?:, \w+)*\])?(?![\w\[])")
 NUMBERED_ANYWHERE = re.compile(r"(?<![\w.])_\d+\b")
@@ -22,6 +27,12 @@ class Readings:
         self.lines = {line.out.name: line for line in p.lines}
         self._known: dict[str, str] = {}
 
+    @cached_property
+    def _listing(self) -> Listing:
+        from netsor.text.printer import Listing
+
+        return Listing(self.p)
+
     def of(self, name: str) -> str:
         """The right side of the line, or the name itself."""
         if NUMBERED.fullmatch(name) is None or name not in self.lines:
@@ -34,10 +45,8 @@ class Readings:
         return self._known[name]
 
     def _right(self, line: ir.Line) -> str | None:
-        from netsor.text.printer import Listing
-
         try:
-            return self.within(Listing(self.p).right(line))
+            return self.within(self._listing.right(line))
         except (AssertionError, AttributeError, KeyError, StopIteration, TypeError, ValueError):
             return None  # an ill-typed line has no listing
 

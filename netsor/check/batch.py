@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from netsor import ir
-from netsor.check.report import VERDICTS, Report
+from netsor.check.report import Report
+from netsor.check.verdicts import VERDICTS
 from netsor.errors import Diagnostic, InputError
 
 Data = dict[str, Any]

@@ -12,8 +12,9 @@ from netsor.check import gf2
 from netsor.check.collapse import Collapse
 from netsor.check.flips import dependence, flips
 from netsor.check.flow import uses
-from netsor.check.parity import Signature, bit, refined, substitute
+from netsor.check.parity import Signature, bit, refined, refining_steps, substitute
 from netsor.check.witness import Runs, Witness
+from netsor.check.work import Work
 from netsor.facts import Use, covariance, input_vectors, matrices
 
 
@@ -65,14 +66,15 @@ def clause3(lines: Sequence[ir.Line], chosen: Collection[ir.Var]) -> Iterator[Vi
 class Given:
     """All clauses for one set of readouts."""
 
-    def __init__(self, lines: Sequence[ir.Line], chosen: Collection[ir.Var], runs: Runs | None = None) -> None:
+    def __init__(self, lines: Sequence[ir.Line], chosen: Collection[ir.Var], work: Work) -> None:
         self.lines = lines
+        self.work = work
         self.chosen = tuple(line.out for line in lines if line.out in chosen)
-        self.runs = runs or Runs(lines)
+        self.runs = Runs(lines, work=work)
         self.blocks = dict.fromkeys(self.chosen, 1)
-        self.depends = dependence(lines, self.blocks)
-        self.flips = flips(lines, self.blocks)
-        self.collapse = Collapse(lines)
+        self.collapse = Collapse(lines, work)
+        self.depends = dependence(lines, self.blocks, work, self.collapse)
+        self.flips = flips(lines, self.blocks, work=work)
 
     def result(self) -> BPLike:
         violations = [*clause3(self.lines, self.chosen), *self.violations()]
@@ -126,7 +128,7 @@ def independent(collapse: Collapse, z: ir.Var, depends: dict[ir.Var, int], mask:
 def collapsed_signature(collapse: Collapse, z: ir.Var, found: dict[ir.Var, Signature]) -> Signature:
     """The signature of z written in G-vars and C-vars."""
     expr = collapse.of(z)
-    if expr is None:
+    if expr is None or not collapse.work.affords(refining_steps(expr), (True, expr)):
         return found[z]
     outer = refined(expr)
     return substitute(outer, {bit(s): found[collapse.variables[s]] for s in expr.free_symbols})

@@ -96,6 +96,14 @@ LISTINGS = (
         _LISTING,
         "define it by an expression, or build the program in Python",
     ),
+    Code(
+        "NT011",
+        "nothing in it",
+        "The program has no line: there is nothing to check.",
+        "program mine",
+        _A1,
+        "declare inputs and write lines: x : G(n), y := tanh(x)",
+    ),
 )
 
 LANGUAGE = (

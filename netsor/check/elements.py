@@ -7,31 +7,35 @@ tells them apart, the search is made on the unrolled program: True there is True
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import assert_never
 
 from netsor import ir
 from netsor.check.bplike import bp_like
 from netsor.check.clauses import BPLike
 from netsor.check.shapes import fitting
+from netsor.check.work import Work
 from netsor.dsl import Program
 from netsor.errors import NetsorError
 
 _MOST_LINES = 4000
 
 
-def by_elements(p: Program, found: BPLike) -> BPLike:
+def by_elements(p: Program, found: BPLike, work: Work | None = None) -> BPLike:
     """The verdict of the search, elements told apart."""
     if found.verdict or not _told_apart(p):
         return found
     sizes = fitting(p.lines, 8)
     open_axes = {a.name: sizes.size(ir.SizeOf(a.name)) for a in p.axes if a.size is None}
+    if sum(math.prod(sizes.axes(line.out)) for line in p.lines) > _MOST_LINES:
+        return dataclasses.replace(found, verdict=None, reason=f"too many elements; {found.reason}")
     try:
         flat = p.unroll(open_axes)
     except NetsorError:
         return dataclasses.replace(found, verdict=None, reason=f"elements could not be told apart; {found.reason}")
     if len(flat.lines) > _MOST_LINES:
         return dataclasses.replace(found, verdict=None, reason=f"too many elements; {found.reason}")
-    result = bp_like(flat.lines, ())
+    result = bp_like(flat.lines, (), work)
     if open_axes:
         given = ", ".join(f"{name} = {size}" for name, size in open_axes.items())
         return dataclasses.replace(found, verdict=None, reason=f"sizes are open; with {given}: {result.reason}")

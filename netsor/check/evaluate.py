@@ -12,6 +12,7 @@ import numpy as np
 import sympy as sp
 
 from netsor.functions import Function, Head, _symbols
+from netsor.measure import MOST_NODES, written_size
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Env = Mapping[sp.Symbol, Any]
@@ -49,6 +50,8 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 
 def evaluate(expr: sp.Expr, env: Env) -> Any:
     """The value of an expression; NaN where it is not a finite real number."""
+    if written_size(expr) > MOST_NODES:
+        raise NoValue("an expression is too large to be evaluated")
     with np.errstate(all="ignore"):
         return _value(expr, env)
 

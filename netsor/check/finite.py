@@ -7,6 +7,7 @@ dependence and parity show); `natural` values follow the program's own distribut
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never, cast
 
@@ -16,7 +17,9 @@ from netsor import ir
 from netsor.check.evaluate import Array, evaluate
 from netsor.check.flow import spans
 from netsor.check.shapes import Sizes, aligned
+from netsor.check.work import Work
 from netsor.facts import covariance, covariance_blocks, fan_in, input_vectors
+from netsor.measure import FAR, written_size
 
 Values = dict[ir.Var, Array]
 
@@ -149,6 +152,33 @@ def _passes(lines: Sequence[ir.Line], sizes: Sizes) -> int:
         return 1
     lengths = [sizes.size(x.of.size(x.axis)) for x in lines if isinstance(x, ir.Shift)]
     return max([1, *lengths]) if len(lines) > 1 else 1
+
+
+MOST_NUMBERS = 30_000_000  # held at once by a run of a program
+
+
+def pay(work: Work, lines: Sequence[ir.Line], sizes: Sizes, times: int = 1) -> None:
+    """Take the steps of running a program at these sizes, or end the question."""
+    numbers, steps = 0, 0
+    for start, end in spans(lines):
+        passes = _passes(lines[start:end], sizes)
+        for line in lines[start:end]:
+            held = math.prod(sizes.shape(line.out))
+            numbers += held
+            steps += passes * _steps(line, sizes, held)
+    work.take(steps * times if numbers <= MOST_NUMBERS else FAR)
+
+
+def _steps(line: ir.Line, sizes: Sizes, held: int) -> int:
+    """Nodes of the expression, for one number of each argument and per thousand."""
+    if isinstance(line, ir.MatMul):
+        return 4 + held * sizes.dimension(line.matrix.cols) // 100_000
+    nodes = 2
+    if isinstance(line, ir.Nonlin | ir.Moment):
+        nodes, held = written_size(line.expr), max([held, *(math.prod(sizes.shape(v)) for v in line.args)])
+    elif isinstance(line, ir.Window | ir.Unwindow):
+        nodes = 2 * len(line.offsets)
+    return 2 + nodes + nodes * held // 1000
 
 
 def _trsp(line: ir.Trsp, values: Values, sizes: Sizes) -> Array:

@@ -15,15 +15,33 @@ import sympy as sp
 
 from netsor import ir
 from netsor.check import gf2
-from netsor.check.flow import fixpoint
-from netsor.check.parity import ZERO, Signature, bit, refined, signature, signature_of
+from netsor.check.collapse import Collapse
+from netsor.check.flow import fixpoint, uses
+from netsor.check.parity import (
+    ZERO,
+    Signature,
+    bit,
+    refined,
+    refining_steps,
+    signature,
+    signature_of,
+    steps_as_signs,
+)
+from netsor.check.work import Work
 from netsor.facts import inputs_of
+from netsor.measure import tree_size
 
 Blocks = Mapping[ir.Var, int]  # input vector or embedding matrix -> bit of its block
 
 
-def dependence(lines: Sequence[ir.Line], blocks: Blocks) -> dict[ir.Var, int]:
-    """For each variable, the blocks it may depend on (an upper bound: arguments that sympy does not cancel)."""
+def dependence(
+    lines: Sequence[ir.Line], blocks: Blocks, work: Work | None = None, collapse: Collapse | None = None
+) -> dict[ir.Var, int]:
+    """For each variable, the blocks it may depend on: an upper bound.
+
+    With `collapse`, arguments of matrices W (not Wᵀ) are written in G-vars, so that what cancels in them is passed on.
+    """
+    forward = {u.line.out for u in uses(lines) if not u.transposed} if collapse is not None else set()
     found: dict[ir.Var, int] = {}
 
     def update(line: ir.Line) -> bool:
@@ -31,12 +49,25 @@ def dependence(lines: Sequence[ir.Line], blocks: Blocks) -> dict[ir.Var, int]:
         if not isinstance(line, ir.InputVector):
             for v in _read(line):
                 value |= found.get(v, 0)
+            if value and collapse is not None and line.out in forward and isinstance(line, ir.MatMul):
+                value = _cancelled(collapse, line.vector, found, value)
         changed = found.get(line.out, -1) != value
         found[line.out] = value
         return changed
 
-    fixpoint(lines, update)
+    fixpoint(lines, update, work)
     return found
+
+
+def _cancelled(collapse: Collapse, z: ir.Var, found: Mapping[ir.Var, int], value: int) -> int:
+    """The blocks of those G-vars and C-vars that are left in z."""
+    expr = collapse.of(z)
+    if expr is None:
+        return value
+    left = 0
+    for s in expr.free_symbols:
+        left |= found.get(collapse.variables[s], 0)
+    return value & left
 
 
 def _read(line: ir.Line) -> Sequence[ir.Var]:
@@ -53,20 +84,31 @@ def _free(expr: sp.Expr) -> frozenset[sp.Symbol]:
     return frozenset(expr.free_symbols)
 
 
-def flips(lines: Sequence[ir.Line], blocks: Blocks, refine: bool = False) -> dict[ir.Var, Signature]:
+def flips(
+    lines: Sequence[ir.Line], blocks: Blocks, refine: bool = False, work: Work | None = None
+) -> dict[ir.Var, Signature]:
     """The signature of each variable, over the bits of the blocks."""
     found: dict[ir.Var, Signature] = {}
+    solid = nowhere_zero(lines)
 
     def update(line: ir.Line) -> bool:
-        value = _line(line, found, blocks, refined if refine else signature)
+        if work is not None and isinstance(line, ir.Nonlin | ir.Moment):
+            work.take(refining_steps(line.expr) if refine else tree_size(line.expr), (refine, line.expr))
+        value = _line(line, found, blocks, refined if refine else signature, solid)
         before = found.get(line.out)
         if before is not None:
             value = _join(before, value)
         found[line.out] = value
         return value != before
 
-    fixpoint(lines, update)
+    fixpoint(lines, update, work)
     return found
+
+
+def nowhere_zero(lines: Sequence[ir.Line]) -> frozenset[ir.Var]:
+    """Input vectors whose coordinates vanish with probability zero: those of positive variance."""
+    found = [x for x in lines if isinstance(x, ir.InputVector) and x.var > 0 and x.multiplier != 0]
+    return frozenset(x.out for x in found if all(row[i] > 0 for _, m in x.axis_cov for i, row in enumerate(m)))
 
 
 def _join(a: Signature, b: Signature) -> Signature:
@@ -82,7 +124,9 @@ _EVEN = Signature(0)
 Rule = Callable[[sp.Expr], Signature]
 
 
-def _line(line: ir.Line, found: Mapping[ir.Var, Signature], blocks: Blocks, rule: Rule) -> Signature:
+def _line(
+    line: ir.Line, found: Mapping[ir.Var, Signature], blocks: Blocks, rule: Rule, solid: frozenset[ir.Var]
+) -> Signature:
     match line:
         case ir.InputVector() | ir.InputMatrix():
             return Signature(blocks.get(line.out, 0))
@@ -91,7 +135,7 @@ def _line(line: ir.Line, found: Mapping[ir.Var, Signature], blocks: Blocks, rule
         case ir.MatMul():
             return _times(found[line.matrix], found[line.vector])
         case ir.Nonlin() | ir.Moment():
-            return _coordinatewise(line, found, rule)
+            return _coordinatewise(line, found, rule, solid)
         case ir.Softmax():
             return _softmax(line, found)
         case ir.Reduce():
@@ -124,14 +168,17 @@ def _softmax(line: ir.Softmax, found: Mapping[ir.Var, Signature]) -> Signature:
 _MANY = 12  # symbols: beyond, the signature is not first found in the symbols' own bits
 
 
-def _coordinatewise(line: ir.Nonlin | ir.Moment, found: Mapping[ir.Var, Signature], rule: Rule) -> Signature:
+def _coordinatewise(
+    line: ir.Nonlin | ir.Moment, found: Mapping[ir.Var, Signature], rule: Rule, solid: frozenset[ir.Var]
+) -> Signature:
     values = {ir.arg(i): found[v] for i, v in enumerate(line.args)}
     values |= {ir.param(j): found[c] for j, c in enumerate(line.params)}
     free = _free(line.expr)
     if len(free) > _MANY:
         return signature_of(line.expr, lambda s: values[s])
     zeros = frozenset(s for s, v in values.items() if v.zero and s in free)
-    outer = _with_zeros(line.expr, zeros, rule)
+    expr = steps_as_signs(line.expr, frozenset(ir.arg(i) for i, v in enumerate(line.args) if v in solid))
+    outer = _with_zeros(expr, zeros, rule)
     if outer.zero:
         return ZERO
     inner = {bit(s): v for s, v in values.items() if s in free and s not in zeros}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from netsor import ir
 from netsor.facts import Use, inputs_of
 from netsor.facts import uses as all_uses
+
+if TYPE_CHECKING:
+    from netsor.check.work import Work
 
 
 def spans(lines: Sequence[ir.Line]) -> list[tuple[int, int]]:
@@ -33,11 +37,13 @@ def spans(lines: Sequence[ir.Line]) -> list[tuple[int, int]]:
     return result
 
 
-def fixpoint(lines: Sequence[ir.Line], update: Callable[[ir.Line], bool]) -> None:
+def fixpoint(lines: Sequence[ir.Line], update: Callable[[ir.Line], bool], work: Work | None = None) -> None:
     """Run `update` over all lines, over a scan's lines until none reports a change."""
     for start, end in spans(lines):
         changed = True
         while changed:
+            if work is not None:
+                work.take(end - start)
             changed = any([update(line) for line in lines[start:end]])
             if end - start == 1 and not _reads_itself(lines[start]):
                 break

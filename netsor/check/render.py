@@ -13,6 +13,7 @@ from netsor.errors import Diagnostic
 
 if TYPE_CHECKING:
     from netsor.check.report import Report
+    from netsor.text.printer import Listing
 
 _WORDS = {True: "yes", False: "no", None: "undecided"}
 
@@ -34,7 +35,8 @@ def _full(reports: Sequence[Report]) -> str:
 
 
 def _full_report(r: Report) -> str:
-    parts = [_full_diagnostic(r, d) for d in r.diagnostics]
+    listing = listing_of(r.program)
+    parts = [_full_diagnostic(r, listing, d) for d in r.diagnostics]
     verdict = r.verdict
     width = max(map(len, verdict))
     words = {name: _WORDS[value].ljust(9) for name, value in verdict.items()}
@@ -46,11 +48,11 @@ def _full_report(r: Report) -> str:
     return "\n\n".join(parts)
 
 
-def _full_diagnostic(r: Report, d: Diagnostic) -> str:
+def _full_diagnostic(r: Report, listing: Listing | None, d: Diagnostic) -> str:
     rows = [f"{_head(r, d)}"]
     excerpt = d.location.excerpt() if d.location else ""
     rows += ["    " + row for row in excerpt.splitlines()]
-    shown = listing_line(r.program, d.line)
+    shown = listing_line(listing, d.line)
     if shown:
         rows.append(f"  line {(d.line or 0) + 1}: {shown}")
     if d.clause:
@@ -79,14 +81,22 @@ def _short(file: str) -> str:
     return file if relative.startswith("..") or file.startswith("<") else relative
 
 
-def listing_line(p: ir.ProgramLike, index: int | None) -> str:
-    """The program line as the listing writes it."""
-    if index is None or not 0 <= index < len(p.lines):
-        return ""
+def listing_of(p: ir.ProgramLike) -> Listing | None:
+    """The lines of a program as text; None when they have none."""
     from netsor.text.printer import Listing
 
     try:
-        return Listing(p).line(p.lines[index])
+        return Listing(p)
+    except (AssertionError, AttributeError, KeyError, StopIteration, TypeError, ValueError):
+        return None
+
+
+def listing_line(listing: Listing | None, index: int | None) -> str:
+    """The program line as the listing writes it."""
+    if listing is None or index is None or not 0 <= index < len(listing.p.lines):
+        return ""
+    try:
+        return listing.line(listing.p.lines[index])
     except (AssertionError, AttributeError, KeyError, StopIteration, TypeError, ValueError):
         return ""  # an ill-typed line has no listing
 
@@ -102,8 +112,7 @@ def _concise(reports: Sequence[Report]) -> str:
 
 
 def _json(reports: Sequence[Report]) -> str:
-    objects = [r.to_json() for r in reports]
-    return json.dumps(objects[0] if len(objects) == 1 else objects, indent=2, ensure_ascii=False)
+    return json.dumps([r.to_json() for r in reports], indent=2, ensure_ascii=False)
 
 
 def _github(reports: Sequence[Report]) -> str:

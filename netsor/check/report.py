@@ -7,13 +7,9 @@ from typing import Any
 
 from netsor import ir
 from netsor.check.render import render
+from netsor.check.verdicts import VERDICTS
 from netsor.check.widths import Cdc
 from netsor.errors import Diagnostic, Location
-
-VERDICTS = (
-    "well_typed", "bp_like", "simple_gia", "gia_valid", "polynomially_bounded", "parameter_controlled", "rank_stable",
-    "ntk_ready",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,13 @@ import sympy as sp
 from netsor import ir
 from netsor.check.bounds import bound
 from netsor.check.evaluate import Array, NoValue
-from netsor.check.finite import execute, is_constant, natural
+from netsor.check.finite import execute, is_constant, natural, pay
 from netsor.check.flow import fixpoint
 from netsor.check.intervals import INF, Bound
 from netsor.check.shapes import Sizes, fitting
+from netsor.check.work import SpentError, Work
 from netsor.facts import inputs_of
+from netsor.measure import written_size
 
 _NEAR = 1e-6  # how far a neighbourhood of a limit reaches, relatively; any positive number would do
 
@@ -48,21 +50,24 @@ def neighbourhood(limit: float, error: float = 0.0) -> Bound:
     return Bound(limit - radius, limit + radius)
 
 
-def ranges(lines: Sequence[ir.Line]) -> dict[ir.Var, Bound]:
+def ranges(lines: Sequence[ir.Line], work: Work | None = None) -> dict[ir.Var, Bound]:
     """A range of every C-var, and of the coordinates of every H-var."""
     found: dict[ir.Var, Bound] = {}
 
     def update(line: ir.Line) -> bool:
         if line.out.kind == "A":
             return False
-        value = _range(line, found)
+        if isinstance(line, ir.Nonlin | ir.Moment) and work and not work.affords(written_size(line.expr), line.expr):
+            value = Bound()
+        else:
+            value = _range(line, found)
         before = found.get(line.out)
         if before is not None and (value.low < before.low or value.high > before.high):
             value = Bound()  # a scan that widens: no claim
         found[line.out] = value
         return value != before
 
-    fixpoint(lines, update)
+    fixpoint(lines, update, work)
     return found
 
 
@@ -164,7 +169,7 @@ def known_data(lines: Sequence[ir.Line], data: Mapping[str, Any]) -> bool:
 _WIDTH, _SEEDS, _BUDGET = 256, 8, 2.0e9
 
 
-def limits(lines: Sequence[ir.Line], data: Mapping[str, Any]) -> dict[ir.Var, Limit]:
+def limits(lines: Sequence[ir.Line], data: Mapping[str, Any], work: Work | None = None) -> dict[ir.Var, Limit]:
     """Limits of C-vars: given, or sampled with a standard error; only the given ones where sampling costs too much."""
     found = {
         line.out: Limit(float(line.limit))
@@ -178,11 +183,12 @@ def limits(lines: Sequence[ir.Line], data: Mapping[str, Any]) -> dict[ir.Var, Li
     sizes = data_sizes(lines, _WIDTH, data)
     samples: dict[ir.Var, list[Array]] = {v: [] for v in derived}
     try:
+        pay(work or Work(), lines, sizes, _SEEDS)
         for seed in range(_SEEDS):
             values = execute(lines, natural(lines, sizes, np.random.default_rng(seed), data), sizes)
             for v in derived:
                 samples[v].append(values[v])
-    except NoValue:
+    except (NoValue, SpentError):
         return found
     return found | {v: _summary(np.array(s)) for v, s in samples.items()}
 

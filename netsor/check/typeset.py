@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from netsor import ir, markup
-from netsor.check.checker import theorem
-from netsor.check.render import listing_line
-from netsor.check.report import VERDICTS, Report
+from netsor.check.render import listing_line, listing_of
+from netsor.check.verdicts import VERDICTS, theorem
 from netsor.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from netsor.check.report import Report
 
 WORDS = {True: "yes", False: "no", None: "undecided"}
 _TITLES = {
@@ -131,7 +134,7 @@ def _every_finding(r: Report) -> list[Diagnostic]:
 
 
 def _finding_markdown(r: Report, d: Diagnostic) -> Iterator[str]:
-    place = listing_line(r.program, d.line)
+    place = listing_line(listing_of(r.program), d.line)
     yield f"- **{d.code}** ({markup.prose(d.severity)}): {markup.prose(d.message)}"
     if place:
         yield f"  - line {(d.line or 0) + 1}: {markup.code(place)}"
@@ -143,8 +146,9 @@ def _finding_markdown(r: Report, d: Diagnostic) -> Iterator[str]:
 
 def _numbered(r: Report) -> Iterator[str]:
     wide = len(str(len(r.program.lines)))
+    listing = listing_of(r.program)
     for i in range(len(r.program.lines)):
-        yield f"{i + 1:>{wide}}  {listing_line(r.program, i)}"
+        yield f"{i + 1:>{wide}}  {listing_line(listing, i)}"
 
 
 # ---------------------------------------------------------------- LaTeX
@@ -167,7 +171,7 @@ def latex(r: Report) -> str:
 
 
 def _finding_latex(r: Report, d: Diagnostic) -> str:
-    place = listing_line(r.program, d.line)
+    place = listing_line(listing_of(r.program), d.line)
     at = rf" Line {(d.line or 0) + 1}: \texttt{{{markup.latex(place)}}}." if place else ""
     clause = f" Clause: {markup.latex(d.clause)}." if d.clause else ""
     remedy = f" Remedy: {markup.latex(d.hint)}." if d.hint else ""
