@@ -18,6 +18,7 @@ from netsor.compilers.expectation import closed, hermite, line, plane, singular
 from netsor.compilers.expectation.functions import Fn, from_terms
 from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, gauss, ratio
 from netsor.compilers.expectation.report import record, report
+from netsor.compilers.expectation.tabulated import tabulated
 from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term
 
 Mean = Tensor | None
@@ -227,7 +228,14 @@ def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
     if bool(exact.all()):
         return _diagonal(f, g, _pick(on, exact)).reshape(exact.shape)
     inside = rho.abs().masked_fill(exact, 0.0)
-    found = hermite.series(f, g, on, rho, float(inside.max()))
+    largest = float(inside.max())
+    found = hermite.series(f, g, on, rho, largest, hermite.DEGREES[:2])
+    if found.reach < largest:
+        whole = tabulated(f, g, on)
+        if whole is not None:
+            report("quadrature", whole[1])
+            return whole[0]
+        found = hermite.series(f, g, on, rho, largest)
     value = found.value.expand(on.det.shape)
     report("hermite", found.bound)
     if bool(exact.any()):

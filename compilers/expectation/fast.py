@@ -34,6 +34,7 @@ from netsor.compilers.expectation.scratch import (
     same_memory,
     untracked,
 )
+from netsor.compilers.expectation.tabulated import tabulated
 
 NEAR = fused.NEAR
 Exact = Callable[..., Tensor]
@@ -222,6 +223,8 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
     elif mehler.serves(f, g, k12.dtype):
         series = _series(f, g, block, slope)
         if series is None:
+            series = _tabulated(f, g, block)
+        if series is None:
             return None
         out = series
     else:
@@ -253,6 +256,18 @@ def _series(f: Fn, g: Fn, block: Block, slope: bool) -> Tensor | None:
     if found[1] is not None:
         block.share["slope", f.derivative, g.derivative] = found[1]
     return found[0]
+
+
+def _tabulated(f: Fn, g: Fn, block: Block) -> Tensor | None:
+    """Entries from a table, those near |r| = 1 among them."""
+    k11, k22, k12 = block.k11, block.k22, block.k12
+    found = tabulated(f, g, gauss(k11.double(), k22.double(), k12.double(), None, None), (k11, k22))
+    if found is None:
+        return None
+    report("quadrature", found[1])
+    if k12.dtype == torch.float64:
+        block.share["near"] = None  # what is near needs no second time
+    return found[0].to(k12.dtype)
 
 
 def _traced(

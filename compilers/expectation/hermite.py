@@ -108,10 +108,10 @@ class Series(NamedTuple):
     scale: Tensor
 
 
-def series(f: Fn, g: Fn, gauss: Gauss, rho: Tensor, largest: float) -> Series:
+def series(f: Fn, g: Fn, gauss: Gauss, rho: Tensor, largest: float, degrees: tuple[int, ...] = DEGREES) -> Series:
     """Σ a_k b_k ρ^k with enough terms for the largest |ρ|, or for as large a |ρ| as the bound can reach."""
-    left, right, products = _expand(f, g, gauss, DEGREES[0])
-    for degree in DEGREES[1:]:
+    left, right, products = _expand(f, g, gauss, degrees[0])
+    for degree in degrees[1:]:
         if _enough(products, largest) is not None:
             break
         left, right, products = _expand(f, g, gauss, degree)
