@@ -187,6 +187,7 @@ def function(
     automatic derivative where it is missing).
     """
     name = name or getattr(call, "__name__", "function")
+    call = _alike(call)
     kinks = tuple(sorted(float(c) for c in kinks))
     jumps = {c: j for c in kinks if (j := _jump(call, c))}
 
@@ -197,6 +198,18 @@ def function(
 
     values = _midpoints(call, tuple(jumps)) if jumps else call
     return Fn(name, source or name, values, kinks, ((1.0, Numeric(values, kinks, slope)),))
+
+
+def _alike(call: Call) -> Call:
+    """The same function with values of the argument's shape, dtype and device, where it gives a number or integers."""
+
+    def values(x: Tensor) -> Tensor:
+        out = call(x)
+        if isinstance(out, Tensor) and out.shape == x.shape and out.dtype == x.dtype:
+            return out
+        return torch.as_tensor(out, dtype=x.dtype, device=x.device).expand(x.shape)
+
+    return values
 
 
 def _midpoints(call: Call, jumps: tuple[float, ...]) -> Call:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import sympy as sp
 import torch
 
-from netsor.compilers.torch_functions import torch_source
+from netsor.compilers.torch_functions import torch_body
 from netsor.functions import Head, exact, expression_kinks, write_out
 
 Z = sp.Symbol("z", real=True)
@@ -77,7 +77,7 @@ class Functions:
         return name
 
     def _define(self, name: str, f: sp.Expr) -> None:
-        body = torch_source(f, {Z: "z"}, self.numeric)
+        body = torch_body(f, Z, "z", self.numeric)
         kinks = tuple(sorted(expression_kinks(f, Z)))
         self.lines += [f"def {name}_values(z):  # {f}", f"    return {body}"]
         slope = self._slope(f)
@@ -89,7 +89,7 @@ class Functions:
 
     def _slope(self, f: sp.Expr) -> str | None:
         try:
-            return torch_source(sp.diff(f, Z), {Z: "z"}, self.numeric)
+            return torch_body(sp.diff(f, Z), Z, "z", self.numeric)
         except ValueError:  # a numeric function without a derivative: torch differentiates it
             return None
 
