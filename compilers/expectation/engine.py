@@ -1,7 +1,7 @@
 """E f(u), E f(u)g(u) and E f(u)g(v) for jointly Gaussian u, v: which rule, how far it is off, and its gradient.
 
-Order: bilinearity, closed forms for pairs of terms, Mehler's series for the rest, quadrature for the entries where
-the series' bound is not enough. Gradients are Price's theorem, so they are expectations of derivatives again:
+Order: bilinearity, closed forms for pairs of terms, Mehler's series for the rest, a table of Mehler's operator where the
+series' bound is not enough, quadrature of each entry where no table resolves the functions. Gradients are Price's theorem, so they are expectations of derivatives again:
 ∂/∂k12 = E f′g′, ∂/∂k11 = ½ E f″g, ∂/∂m₁ = E f′g. Where the value has a cone (ρ = ±1, zero variance) the expectations
 of coinciding distributions count as zero, which is the symmetric derivative.
 """
@@ -22,6 +22,7 @@ from netsor.compilers.expectation.tabulated import tabulated
 from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term
 
 Mean = Tensor | None
+MANY = 500  # entries for which a table is worth the while where each would take a quadrature of its own
 
 
 def E2(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None) -> Tensor:
@@ -222,22 +223,28 @@ def _atoms(c1: complex, t1: Any, c2: complex, t2: Any, on: Gauss) -> Tensor:
 
 
 def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
-    """E f(u)g(v) by Mehler's series, the diagonal rule at ρ = ±1, and panels where the series does not reach."""
+    """E f(u)g(v) by Mehler's series, a table where that does not reach, and panels where no table resolves f and g.
+
+    A few entries with ρ = ±1 are integrals on a line.
+    """
     rho = ratio(on.k12, (on.k11 * on.k22).sqrt()).clamp(-1, 1).expand(on.det.shape)
     exact = (on.det == 0) & (rho != 0)
-    if bool(exact.all()):
+    singular = int(exact.sum())
+    if singular == exact.numel() <= MANY:
         return _diagonal(f, g, _pick(on, exact)).reshape(exact.shape)
     inside = rho.abs().masked_fill(exact, 0.0)
     largest = float(inside.max())
-    found = hermite.series(f, g, on, rho, largest, hermite.DEGREES[:2])
-    if found.reach < largest:
+    shared = on.m1 is None and on.m2 is None  # then inputs share the work of the coefficients
+    first = hermite.DEGREES[: 2 if shared or exact.numel() <= MANY else 1]
+    found = None if singular > MANY else hermite.series(f, g, on, rho, largest, first)
+    if found is None or found.reach < largest:
         whole = tabulated(f, g, on)
         if whole is not None:
             report("quadrature", whole[1])
             return whole[0]
         found = hermite.series(f, g, on, rho, largest)
-    value = found.value.expand(on.det.shape)
     report("hermite", found.bound)
+    value = found.value.expand(on.det.shape)
     if bool(exact.any()):
         value = value.masked_scatter(exact, _diagonal(f, g, _pick(on, exact)))
     beyond = inside > found.reach

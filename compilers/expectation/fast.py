@@ -222,7 +222,7 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
         report("closed form", 0.0)
     elif mehler.serves(f, g, k12.dtype):
         series = _series(f, g, block, slope)
-        if series is None:
+        if series is None or _mostly_near(block):
             series = _tabulated(f, g, block)
         if series is None:
             return None
@@ -256,6 +256,12 @@ def _series(f: Fn, g: Fn, block: Block, slope: bool) -> Tensor | None:
     if found[1] is not None:
         block.share["slope", f.derivative, g.derivative] = found[1]
     return found[0]
+
+
+def _mostly_near(block: Block) -> bool:
+    """Are there many entries near |r| = 1 that would be taken again one by one?"""
+    mask = block.near
+    return mask is not None and block.k12.dtype == torch.float64 and int(mask.sum()) > engine.MANY
 
 
 def _tabulated(f: Fn, g: Fn, block: Block) -> Tensor | None:
