@@ -5,7 +5,7 @@
 Each row is a block of `--size` × `--size` pairs of inputs whose σ, and σ̄, spread over a factor of two around the
 values given, with the same correlation. `µs` is the CPU time of one thread for an entry; what the inputs take alone and
 what the block takes once are in it. `error` is the largest over some entries against quadrature in
-19 digits on panels, and `bound` what the engine states, both relative to √(E f² · E g²). A row above 20 µs, or whose
+19 digits (`tests/expectation/make_corners.py`), and `bound` what the engine states, both relative to √(E f² · E g²). A row above 20 µs, or whose
 error is above its bound or 1e-9, is marked, and the exit status is then 1.
 """
 
@@ -18,123 +18,38 @@ os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before torch is i
 import argparse
 import itertools
 import json
-import math
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import mpmath as mp
-import numpy as np
 import torch
 
 from netsor.compilers import expectation as ex
 from netsor.compilers.expectation.fast import E2
 from netsor.compilers.expectation.scratch import scratch
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "expectation"))
+from make_corners import FUNCTIONS as TRUTH  # noqa: E402
+from make_corners import reference  # noqa: E402
+
 SIGMAS = ((1e-8, 1e-8), (1e-3, 2.0), (1.0, 1.0), (7.0, 3.0), (30.0, 100.0), (1e3, 1e3))
 GAPS = (1.0, 0.5, 1e-2, 1e-4, 1e-8, 1e-12, 0.0)  # 1 − |ρ|
 MEANS = ((0.0, 0.0), (0.7, -2.0))
 LIMIT, TARGET = 20.0, 1e-9
-RANGE, NODES = 11, 14  # 1e-27 of the Gaussian lies outside
-Long = np.longdouble
 
-Array = Any
-Real = Callable[[Array], Array]
-
-
-def sigmoid(x: Array) -> Array:
-    decay = np.exp(-np.abs(x))
-    return np.where(x > 0, 1, decay) / (1 + decay)
-
-
-def softplus(x: Array) -> Array:
-    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
-
-
-def sech2(x: Array) -> Array:
-    decay = np.exp(-2 * np.abs(x))
-    return 4 * decay / (1 + decay) ** 2
-
-
-def root(x: torch.Tensor) -> torch.Tensor:
-    return x / (1 + x * x).sqrt()
-
-
-FUNCTIONS: dict[str, tuple[Callable[[], ex.Fn], Real]] = {
-    "tanh": (ex.tanh, np.tanh),
-    "tanh'": (lambda: ex.tanh().derivative, sech2),
-    "sigmoid": (ex.sigmoid, sigmoid),
-    "silu": (ex.silu, lambda x: x * sigmoid(x)),
-    "silu'": (lambda: ex.silu().derivative, lambda x: sigmoid(x) * (1 + x * sigmoid(-x))),
-    "softplus": (ex.softplus, softplus),
-    "elu": (ex.elu, lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0)))),
-    "elu'": (lambda: ex.elu().derivative, lambda x: np.exp(np.minimum(x, 0))),
-    "user": (lambda: ex.function(root, name="user"), lambda x: x / np.sqrt(1 + x * x)),
+FUNCTIONS: dict[str, Callable[[], ex.Fn]] = {
+    "tanh": ex.tanh,
+    "tanh'": lambda: ex.tanh().derivative,
+    "sigmoid": ex.sigmoid,
+    "silu": ex.silu,
+    "silu'": lambda: ex.silu().derivative,
+    "softplus": ex.softplus,
+    "elu": ex.elu,
+    "elu'": lambda: ex.elu().derivative,
+    "algebraic": lambda: ex.function(lambda x: x / (1 + x * x).sqrt(), name="algebraic"),
 }
-
-
-# ---------------------------------------------------------------- the reference
-
-
-def legendre() -> tuple[Array, Array]:
-    """Nodes and weights on [0, 1] to the digits of the format."""
-    with mp.workdps(30):
-        guess = [mp.mpf(float(t)) for t in np.polynomial.legendre.leggauss(NODES)[0]]
-        x = [mp.findroot(lambda t: mp.legendre(NODES, t), (t - 1e-6, t + 1e-6)) for t in guess]
-        w = [(1 - t * t) / (NODES * mp.legendre(NODES - 1, t)) ** 2 for t in x]
-        return long([(1 + t) / 2 for t in x]), long(w)
-
-
-def long(values: list[Any]) -> Array:
-    return np.array([Long(mp.nstr(v, 25)) for v in values])
-
-
-def panels(centres: list[tuple[Array, Any]]) -> tuple[Array, Array]:
-    """Nodes `[N, Z]` and weights with the Gaussian density; panels double away from each (centre `[N]`, scale)."""
-    count = len(centres[0][0])
-    ends = [np.broadcast_to(np.arange(-RANGE, RANGE + 1, dtype=Long), (count, 2 * RANGE + 1))]
-    for centre, scale in centres:
-        reach = scale * 2.0 ** np.arange(max(1, math.ceil(-math.log2(scale)) + 1), dtype=Long)
-        ends.append(centre[:, None] + np.concatenate([-reach, [Long(0)], reach]))
-    edges = np.sort(np.clip(np.concatenate(ends, 1), -RANGE, RANGE), 1)
-    t, w = LEGENDRE
-    width = np.diff(edges)[..., None]
-    z = (edges[:, :-1, None] + width * t).reshape(count, -1)
-    return z, (width * w).reshape(count, -1) * np.exp(-z * z / 2) / np.sqrt(2 * Long(np.pi))
-
-
-def norm(f: Real, s: Array, m: Array) -> Array:
-    z, w = panels([(np.array([-m / s]), float(min(1, 1 / s) / 4))])
-    return np.sqrt((w * f(m + s * z) ** 2).sum())
-
-
-def reference(f: Real, k: tuple[float, float, float], means: tuple[float, float]) -> tuple[float, float]:
-    """E f(u)f(v) over √(E f² E g²), and that root; k = (k11, k22, k12) as the engine is given them.
-
-    With |ρ| = 1 − 2d², c² + d² = 1, u = m₁ + s₁(cx + dy) and v = m₂ ± s₂(cx − dy) for independent x and y.
-    """
-    with mp.workdps(40):
-        k11, k22, k12 = map(mp.mpf, k)
-        half = (1 - abs(k12) / mp.sqrt(k11 * k22)) / 2
-        half = mp.mpf(0) if half < 1e-15 else half  # the engine takes this for |ρ| = 1
-        s1, s2, c, d = long([mp.sqrt(x) for x in (k11, k22, 1 - half, half)])
-    (m1, m2), side = map(Long, means), Long(1 if k[2] >= 0 else -1)
-    scale = norm(f, s1, m1) * norm(f, s2, m2)
-    meet = np.clip((-m1 / s1 + side * m2 / s2) / (2 * d), -1e6, 1e6) if d else Long(0)
-    y, outer = panels([(np.array([meet]), float(min(1, 1 / (d * max(s1, s2) + 1e-300)) / 4))])
-    y, outer = (y[0], outer[0]) if d else (np.zeros(1, Long), np.ones(1, Long))
-    total = Long(0)
-    for part in np.array_split(np.arange(len(y)), -(-len(y) // 128)):
-        step = d * y[part]
-        centres = [((-m1 / s1 - step) / c, float(min(1, 1 / s1) / 4)), ((-side * m2 / s2 + step) / c, float(min(1, 1 / s2) / 4))]
-        x, w = panels(centres)
-        inner = f(m1 + s1 * (c * x + step[:, None])) * f(m2 + side * s2 * (c * x - step[:, None]))
-        total += (outer[part] * (w * inner).sum(1)).sum()
-    return float(total / scale), float(scale)
-
-
-LEGENDRE = legendre()
 
 
 # ---------------------------------------------------------------- the engine
@@ -150,7 +65,7 @@ def block(sigmas: tuple[float, float], gap: float, side: int, size: int) -> tupl
 
 def cell(name: str, sigmas: tuple[float, float], gap: float, side: int, means: tuple[float, float], size: int) -> Any:
     """One row of the table."""
-    f, truth = FUNCTIONS[name][0](), FUNCTIONS[name][1]
+    f = FUNCTIONS[name]()
     k11, k22, k12 = block(sigmas, gap, side, size)
     given = [torch.full((), m, dtype=torch.float64) if any(means) else None for m in means]
     with ex.record() as log, scratch():
@@ -159,7 +74,7 @@ def cell(name: str, sigmas: tuple[float, float], gap: float, side: int, means: t
         spent = time.process_time() - start
     errors = []
     for i, j in ((0, 0), (size // 2, size - 1)):
-        want, scale = reference(truth, (float(k11[i, 0]), float(k22[0, j]), float(k12[i, j])), means)
+        want, scale = reference(TRUTH[name], (float(k11[i, 0]), float(k22[0, j]), float(k12[i, j])), means)
         errors.append(abs(float(out[i, j]) / scale - want))
     bound = max(b for _, b in log)
     micro = 1e6 * spent / size**2

@@ -21,6 +21,7 @@ from netsor.errors import InputError
 Block = tuple[slice, slice]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
 CACHE = 1024 * 1024  # bytes of one tensor of a block
+MOSTLY = 8  # more than one pair in so many near |ρ| = 1: all pairs are computed again
 HELD = 16 * 1024 * 1024  # bytes of all steps of one tensor of a recurrence
 
 
@@ -99,17 +100,30 @@ class Blocks:
         if len(found):
             self.near.append(found + torch.tensor([rows.start, cols.start], device=found.device))
 
-    def repair(self, out: dict[str, Tensor]) -> None:
+    def repair(self, out: dict[str, Tensor], tile: int) -> None:
         """Compute the entries again that were too near for float32, and write them into the whole kernels."""
         if not self.near:
             return
         a = self.each(self.a.data.to(torch.float64))
         b = a if self.symmetric else self.each(self.b.data.to(torch.float64))
-        for i, j in (part.unbind(1) for part in torch.cat(self.near).split(self.chunk)):
+        found = torch.cat(self.near)
+        if len(found) * MOSTLY > math.prod(self.shape):
+            self._all_again(out, a, b, tile)
+            return
+        for i, j in (part.unbind(1) for part in found.split(self.chunk)):
             for key, value in flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get)).items():
                 out[key][i, j] = value[:, 0].to(out[key].dtype)
                 if self.symmetric:
                     out[key][j, i] = mirrored(value)[0].to(out[key].dtype)
+
+    def _all_again(self, out: dict[str, Tensor], a: Any, b: Any, tile: int) -> None:
+        """In float64, by blocks, in which the inputs share more than in pairs of their own."""
+        shared = current()
+        assert shared is not None
+        for rows, cols in blocks(*self.shape, tile, self.symmetric):
+            for key, value in flat(self.pairs(a.rows(rows), b.cols(cols), self.get)).items():
+                _place(out, key, value.to(out[key].dtype), (rows, cols), self.shape, self.symmetric)
+            shared.release()
 
 
 def blocks(rows: int, cols: int, tile: int, symmetric: bool) -> Iterator[Block]:
@@ -124,7 +138,7 @@ def _assemble(run: Blocks, tile: int) -> dict[str, Any]:
     run.chunk = max(1, tile * tile // 8)
     if n <= tile and m <= tile:
         out = run(slice(0, n), slice(0, m))
-        run.repair(out)
+        run.repair(out, tile)
         return _nested(out)
     out = {}
     parts: dict[str, list[tuple[Block, Tensor]]] = {}
@@ -136,7 +150,7 @@ def _assemble(run: Blocks, tile: int) -> dict[str, Any]:
                 _place(out, key, value, (rows, cols), (n, m), run.symmetric)
     for key, found in parts.items():
         out[key] = _joined(found, (n, m), run.symmetric)
-    run.repair(out)
+    run.repair(out, tile)
     return _nested(out)
 
 

@@ -172,7 +172,9 @@ def evaluate(table: Table, left: Features, right: Features, entries: Entries, op
         of_side = opposite if side else ~opposite
         for panel in table.panels():
             low, high = panel
-            where = (of_side & (entries.theta >= low) & ((entries.theta < high) | (high >= math.pi / 2))).nonzero()[:, 0]
+            where = (of_side & (entries.theta >= low) & ((entries.theta < high) | (high >= math.pi / 2))).nonzero()[
+                :, 0
+            ]
             if len(where):
                 out[where] = _panel(table, left, right, entries.take(where), panel, side)
     return out
