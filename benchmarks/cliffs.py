@@ -4,9 +4,9 @@
 
 Each row is a block of `--size` × `--size` pairs of inputs whose σ, and σ̄, spread over a factor of two around the
 values given, with the same correlation. `µs` is the CPU time of one thread for an entry; what the inputs take alone and
-what the block takes once are in it. `error` is the largest over some entries against quadrature in
-19 digits (`tests/expectation/make_corners.py`), and `bound` what the engine states, both relative to √(E f² · E g²). A row above 20 µs, or whose
-error is above its bound or 1e-9, is marked, and the exit status is then 1.
+what the block takes once are in it. `error` is the largest over some entries against quadrature in 19 digits
+(`tests/expectation/make_corners.py`), and `bound` what the engine states, both relative to √(E f² · E g²). A row above
+20 µs, or whose error is above its bound or 1e-9, is marked, and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from netsor.compilers.expectation.fast import E2
 from netsor.compilers.expectation.scratch import scratch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "expectation"))
-from make_corners import FUNCTIONS as TRUTH  # noqa: E402
-from make_corners import reference  # noqa: E402
+from make_corners import FUNCTIONS as TRUTH
+from make_corners import reference
 
 SIGMAS = ((1e-8, 1e-8), (1e-3, 2.0), (1.0, 1.0), (7.0, 3.0), (30.0, 100.0), (1e3, 1e3))
 GAPS = (1.0, 0.5, 1e-2, 1e-4, 1e-8, 1e-12, 0.0)  # 1 − |ρ|

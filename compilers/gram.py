@@ -21,7 +21,7 @@ from netsor.errors import InputError
 Block = tuple[slice, slice]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
 CACHE = 1024 * 1024  # bytes of one tensor of a block
-MOSTLY = 8  # more than one pair in so many near |ρ| = 1: all pairs are computed again
+MOSTLY = 8  # with more than one pair in so many near |ρ| = 1, all pairs are computed again
 HELD = 16 * 1024 * 1024  # bytes of all steps of one tensor of a recurrence
 
 

@@ -26,7 +26,8 @@ class Fn:
 
     `call` maps tensors coordinatewise; `kinks` are the points where f or f′ jumps; `source` is a constructor
     expression. `trusted` is the range of the variance in which the sum of closed forms loses no digits to
-    cancellation or overflow; outside it the engine integrates `call` instead.
+    cancellation or overflow; outside it the engine integrates `call` instead. `closed` is the same sum where `terms`
+    hide it for that reason.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Fn:
     kinks: tuple[float, ...]
     terms: Sum
     trusted: tuple[float, float] = (0.0, math.inf)
+    closed: Sum = ()
 
     def __repr__(self) -> str:
         return self.source

@@ -1,8 +1,8 @@
 """A grid on the line on which the functions x ↦ f(m + σx) of many inputs are resolved together.
 
 Gauss–Legendre panels on [−9, 9], symmetric about 0, halved until their polynomials reproduce every function between
-the nodes, and then until the width of a panel grows by at most a quarter of the distance from a finer one: a Gaussian of
-any width in front of a panel is then either resolved by the nodes, or narrower than the scale of the functions there.
+the nodes, and then until the width of a panel grows by at most a quarter of the distance from a finer one: a Gaussian
+of any width in front of a panel is then either resolved by the nodes, or narrower than the functions' scale there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """E f(u)g(v) of many pairs at any correlation: Mehler's operator between bases that the inputs share.
 
-With F_i(x) = f(m_i + σ_i x), and G_j the same of g, E f(u_i)g(v_j) = ⟨F_i, M_θ G_j⟩, cos θ the correlation (`operator`).
-The functions of all inputs nearly span a space of some tens of dimensions: F_i = Σ_a A_ia V_a, G_j = Σ_b B_jb V′_b. So
+With F_i(x) = f(m_i + σ_i x), and G_j the same of g, E f(u_i)g(v_j) = ⟨F_i, M_θ G_j⟩, cos θ the correlation
+(`operator`). The functions of all inputs nearly span a space of some tens of dimensions: F_i = Σ_a A_ia V_a,
+G_j = Σ_b B_jb V′_b. So
 
     E f(u_i)g(v_j) = A_i S(θ) B_j,   S_ab(θ) = ⟨V_a, M_θ V′_b⟩,
 
@@ -37,7 +38,7 @@ Panel = tuple[float, float]
 
 
 class Features(NamedTuple):
-    """The coordinates A `[R, r]` of unit functions, their norms √E f² `[R]`, and the largest distance from the basis."""
+    """The coordinates A `[R, r]` of unit functions, their norms √E f² `[R]`, the largest distance from the basis."""
 
     a: Tensor
     scale: Tensor
@@ -83,11 +84,12 @@ def _sample(family: Family) -> Family:
 class Table:
     """S(θ) for the functions of two families of inputs; its panels are made when an entry needs them."""
 
-    def __init__(self, grid: Grid, left: Family, right: Family) -> None:
-        self.grid = grid
+    def __init__(self, grid: Grid, left: Family, right: Family, finest: float) -> None:
+        self.grid, self.finest = grid, finest
         self.left, self.right = _basis(grid, left), _basis(grid, right)
         widest = max(float(family.sigma.max()) for family in (left, right))
         self.first = min(math.pi / 2, FIRST / max(widest, 1e-300))
+        self.kinked = bool(left.f.kinks or right.f.kinks)
         self.error = RULE
         self._panels: dict[Panel, Tensor | None] = {}
 
@@ -151,7 +153,7 @@ def table(left: Family, right: Family) -> Table | None:
     widest = max(float(family.sigma.max()) for family in (left, right))
     finest = min(1.0, FIRST / max(widest, 1e-300)) / POINTS**2
     grid = grids.build([_sample(left), _sample(right)], finest)
-    return None if grid is None else Table(grid, left, right)
+    return None if grid is None else Table(grid, left, right, finest)
 
 
 class Entries(NamedTuple):
@@ -183,7 +185,8 @@ def evaluate(table: Table, left: Features, right: Features, entries: Entries, op
 def _panel(
     table: Table, left: Features, right: Features, entries: Entries, panel: Panel, side: int, depth: int = 0
 ) -> Tensor:
-    few = len(entries.theta) <= POINTS or depth > HALVINGS
+    smooth = panel[0] > 0 or not table.kinked  # at θ beside 0 the grid may not resolve what M_θ makes of a kink
+    few = (len(entries.theta) <= POINTS and smooth) or depth > HALVINGS
     found = None if few else table.coefficients(panel)
     if few:
         return _singly(table, left, right, entries, side)
@@ -202,6 +205,8 @@ def _panel(
 
 def _singly(table: Table, left: Features, right: Features, entries: Entries, side: int) -> Tensor:
     """A few entries, at their own θ."""
+    if table.kinked and float(entries.theta.min()) < 4 * table.finest:
+        table.error = max(table.error, 4 * table.finest)
     rows = zip(entries.i.tolist(), entries.j.tolist(), entries.theta.tolist(), strict=True)
     return torch.stack([left.a[i] @ table.at(min(theta, math.pi / 2))[side] @ right.a[j] for i, j, theta in rows])
 

@@ -1,7 +1,7 @@
 """E f(u)f(v) at corners of (σ, σ̄, ρ, means), by quadrature in 80-bit floats that shares nothing with the engine.
 
-Run `python tests/expectation/make_corners.py` to write `corners.json`, in some minutes; `--check` compares the rule with
-the closed form of exp(−x²) in 40 digits (mpmath). `benchmarks/cliffs.py` uses the same rule.
+Run `python tests/expectation/make_corners.py` to write `corners.json`, in some minutes; `--check` compares the rule
+with the closed form of exp(−x²) in 40 digits (mpmath). `benchmarks/cliffs.py` uses the same rule.
 """
 
 from __future__ import annotations
