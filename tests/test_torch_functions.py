@@ -109,6 +109,10 @@ CONSTANT_PIECES = {
 }
 
 
+def pieces(expr: sp.Expr) -> ns.Function:
+    return ns.function("pieces", lambda z: expr.subs(X, z))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("expr", CONSTANT_PIECES.values(), ids=CONSTANT_PIECES)
 def test_constant_pieces_have_the_arguments_dtype(expr: sp.Expr, dtype: torch.dtype) -> None:
@@ -119,7 +123,7 @@ def test_constant_pieces_have_the_arguments_dtype(expr: sp.Expr, dtype: torch.dt
         expected = torch.tensor([float(f.subs(X, float(v))) for v in x.flatten()], dtype=dtype).reshape(x.shape)
         found = torch_function(f, (X,))(x)
         assert found.dtype == dtype and torch.equal(found, expected)
-        function = as_fn(ns.function("f", lambda z, f=f: f.subs(X, z)))
+        function = as_fn(pieces(f))
         values = function.call(x)
         assert values.dtype == dtype and values.shape == x.shape
         assert torch.allclose(values, expected)
@@ -130,15 +134,14 @@ def test_kernels_and_gradients_of_constant_pieces(make: Callable[..., ns.Program
     """[x > 0] typed as pieces is the step, and a hard tanh has a gradient with respect to the inputs."""
     shape = (3, 2) if make is ns.programs.mlp else (2, 2, 3, 1)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    pieces = ns.function("pieces", lambda z: STEP.subs(X, z))
-    found, want = (ns.compile(make(depth=1, phi=phi))(x).nngp for phi in (pieces, ns.step))
+    found, want = (ns.compile(make(depth=1, phi=phi))(x, get="nngp").nngp for phi in (pieces(STEP), ns.step))
     assert torch.allclose(found, want, rtol=1e-9)
-    kernel = ns.compile(make(depth=1, phi=ns.function("hard", lambda z: CONSTANT_PIECES["three"].subs(X, z))))
+    kernel = ns.compile(make(depth=1, phi=pieces(CONSTANT_PIECES["three"])))
     at = x.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(kernel(at).nngp.sum(), at)
+    (gradient,) = torch.autograd.grad(kernel(at, get="nngp").nngp.sum(), at)
     step = torch.zeros_like(x)
     step.view(-1)[0] = 1e-5
-    slope = (kernel(x + step).nngp.sum() - kernel(x - step).nngp.sum()) / 2e-5
+    slope = (kernel(x + step, get="nngp").nngp.sum() - kernel(x - step, get="nngp").nngp.sum()) / 2e-5
     assert torch.allclose(gradient.view(-1)[0], slope, rtol=1e-6)
 
 

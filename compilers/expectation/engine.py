@@ -3,8 +3,8 @@
 Order: bilinearity, closed forms for pairs of terms, Mehler's series for the rest, a table of Mehler's operator where
 the series' bound is not enough, quadrature of each entry where no table resolves the functions. Gradients are Price's
 theorem, so they are expectations of derivatives again: ∂/∂k12 = E f′g′, ∂/∂k11 = ½ E f″g, ∂/∂m₁ = E f′g. Where the
-value has a cone (ρ = ±1, zero variance) the expectations of coinciding distributions count as zero, which is the symmetric
-derivative.
+value has a cone (ρ = ±1, zero variance) the expectations of coinciding distributions count as zero, which is the
+symmetric derivative.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _basis(grid: Grid, family: Family) -> Basis:
 def table(left: Family, right: Family) -> Table | None:
     """None where no grid of a bearable size resolves the functions."""
     widest = max(float(family.sigma.max()) for family in (left, right))
-    finest = min(1.0, FIRST / max(widest, 1e-300)) / POINTS**2
+    finest = min(1.0, FIRST / max(widest, 1e-300)) / (4 * POINTS**2)
     grid = grids.build([_sample(left), _sample(right)], finest)
     return None if grid is None else Table(grid, left, right, finest)
 
