@@ -241,7 +241,7 @@ class _Printer:
         return f"((1 + torch.sign({x})) / 2)", _ATOM
 
     def _piecewise(self, e: sp.Piecewise) -> Text:
-        like = self._symbol(min(e.free_symbols, key=sp.default_sort_key))[0]
+        like = self._like(e)
         source, number = "torch.nan", True  # `torch.where` of two numbers would have a dtype of its own
         for value, condition in reversed(e.args):
             part = self.inside(value)
@@ -252,6 +252,10 @@ class _Printer:
             else:
                 source, number = f"torch.where({self._condition(condition)}, {part}, {source})", False
         return source, _ATOM
+
+    def _like(self, e: sp.Expr) -> str:
+        """A tensor of the arguments."""
+        return self._symbol(min(e.free_symbols, key=sp.default_sort_key))[0]
 
     def _condition(self, e: Any) -> str:
         if isinstance(e, sp.core.relational.Relational):
@@ -267,7 +271,7 @@ class _Printer:
         """Derivatives of jumps: the weak derivative's absolutely continuous part, zero."""
         inner = {type(f) for f in e.atoms(sp.Function)}
         if isinstance(e, sp.DiracDelta) or inner <= {sp.floor, sp.ceiling, sp.sign}:
-            return "0", _ATOM
+            return f"torch.zeros_like({self._like(e)})", _ATOM
         raise UnsupportedError(f"{e} has no torch counterpart", code="NT701")
 
 
