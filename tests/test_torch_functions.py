@@ -150,4 +150,4 @@ def test_numbers_of_a_callable_stand_for_tensors() -> None:
     x = torch.linspace(-1, 1, 5, dtype=torch.float64)
     f = ex.function(lambda z: z.clamp(0, 1), lambda z: (z > 0).long(), kinks=(0.0, 1.0))
     assert f.derivative.call(x).dtype == torch.float64
-    assert ex.function(lambda _: 2.0).call(x).tolist() == [2.0] * 5
+    assert ex.function(lambda _: torch.tensor(2)).call(x).tolist() == [2.0] * 5

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation import closed, hermite, line, plane, singular
+from netsor.compilers.expectation import closed, hermite, line, linear, plane, singular
 from netsor.compilers.expectation.functions import Fn, from_terms
 from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, gauss, ratio
 from netsor.compilers.expectation.report import record, report
@@ -274,6 +274,8 @@ def _quadrature(f: Fn, g: Fn, on: Gauss, scale: Tensor) -> Tensor:
     def conditional(k: Tensor, m: Tensor) -> Tensor:
         if _on_a_line(g.closed):
             return _closed_single(g.closed, k, m)
+        if g.pieces:
+            return linear.mean(g.pieces, k, m)
         return single(g, k, m)
 
     count = on.det.numel()

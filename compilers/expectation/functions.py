@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation import terms as _t
+from netsor.compilers.expectation.linear import Piece, pieces
 from netsor.compilers.expectation.terms import Delta, Gate, Number, Numeric, Sum, Term
 
 Call = Callable[[Tensor], Tensor]
@@ -37,6 +38,11 @@ class Fn:
     terms: Sum
     trusted: tuple[float, float] = (0.0, math.inf)
     closed: Sum = ()
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces of a piecewise linear function with kinks."""
+        return pieces(self.call, self.kinks)
 
     def __repr__(self) -> str:
         return self.source

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers import expectation as ex
-from netsor.compilers.expectation import fast
+from netsor.compilers.expectation import engine, fast
 from netsor.compilers.expectation.scratch import scratch
 
 CORNERS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("corners.json").read_text())
@@ -115,3 +115,28 @@ def test_single_precision_keeps_the_rule() -> None:
     rounded = ex.E2(ex.tanh(), ex.tanh(), k11.float().double(), k22.float().double(), k12.float().double())
     assert out.dtype == torch.float32
     assert (out - rounded).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("sigma", [0.5, 20.0])
+def test_kinks_of_many_inputs(order: int, sigma: float) -> None:
+    """A hard tanh of many inputs, each with kinks of its own, against pairs on a grid with edges at their kinks."""
+    f = ex.function(lambda x: x.clamp(-1, 1), lambda x: (x.abs() < 1).to(x.dtype), kinks=(-1.0, 1.0))
+    f = f.derivative if order else f
+    k11, k22, k12 = block(sigma, 30)
+    with ex.record() as log:
+        out = ex.E2(f, f, k11, k22, k12)
+    scale = (ex.E11(f, f, k11) * ex.E11(f, f, k22)).sqrt()
+    bound = max(b for _, b in log)
+    assert bound <= 1e-9
+    for i, j in ((0, 1), (0, 2), (0, 3), (0, 4), (7, 9), (20, 11)):
+        alone = ex.E2(f, f, k11[i, 0], k22[0, j], k12[i, j])
+        assert abs(float(out[i, j] - alone)) <= 2e-9 * float(scale[i, j])
+
+
+def test_long_quadratures_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = ex.function(lambda x: torch.sin(x).clamp(min=0.5), kinks=(math.pi / 6, 5 * math.pi / 6), name="clipped")
+    monkeypatch.setattr(engine, "LONG", 0.0)
+    with pytest.warns(ex.SlowExpectationWarning, match="expectations of clipped and clipped take a quadrature each"):
+        k11, k22, k12 = block(3.0, 30)
+        ex.E2(f, f, k11, k22[:, :1], k12[:, :1])
