@@ -138,5 +138,5 @@ def test_long_quadratures_are_announced(monkeypatch: pytest.MonkeyPatch) -> None
     f = ex.function(lambda x: torch.sin(x).clamp(min=0.5), kinks=(math.pi / 6, 5 * math.pi / 6), name="clipped")
     monkeypatch.setattr(engine, "LONG", 0.0)
     with pytest.warns(ex.SlowExpectationWarning, match="expectations of clipped and clipped take a quadrature each"):
-        k11, k22, k12 = block(3.0, 30)
+        k11, k22, k12 = block(3.0, 14)
         ex.E2(f, f, k11, k22[:, :1], k12[:, :1])
