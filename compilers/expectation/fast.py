@@ -220,7 +220,7 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
     if found is not None:
         out = found[0](block)
         report("closed form", 0.0)
-    elif mehler.serves(f, g, k12.dtype):
+    elif mehler.serves(f, g, k12):
         series = _series(f, g, block, slope)
         if series is None or _mostly_near(block):
             series = _tabulated(f, g, block)
@@ -243,12 +243,7 @@ def _series(f: Fn, g: Fn, block: Block, slope: bool) -> Tensor | None:
         return known
     scratch = current()
     roots = None
-    if (
-        slope
-        and scratch is not None
-        and scratch.tangents
-        and mehler.serves(f.derivative, g.derivative, block.k12.dtype)
-    ):
+    if slope and scratch is not None and scratch.tangents and mehler.serves(f.derivative, g.derivative, block.k12):
         roots = inverse_root(block.k11), inverse_root(block.k22)
     found = mehler.series(f, g, block.k11, block.k22, block.correlation, block.near, roots)
     if found is None:
