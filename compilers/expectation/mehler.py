@@ -8,7 +8,7 @@ from torch import Tensor
 from netsor.compilers.expectation import hermite
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS
-from netsor.compilers.expectation.hermite import DEGREES, Coefficients, coefficients
+from netsor.compilers.expectation.hermite import DEGREES, ROUNDING, Coefficients, coefficients
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.scratch import of_elements
 from netsor.compilers.expectation.terms import Delta, Numeric, Term
@@ -87,7 +87,7 @@ def _terms(f: Fn, g: Fn, k11: Tensor, k22: Tensor, largest: float, dtype: torch.
         for k, (s, t) in enumerate(zip(left.tails, right.tails, strict=True)):
             bound = largest ** (k + 1) * s * t
             if bound <= TARGET[dtype]:
-                return k, degree, bound + left.error + right.error + 8 * EPS
+                return k, degree, bound + left.error + right.error + ROUNDING
     return None
 
 
