@@ -24,6 +24,7 @@ from netsor.compilers.results import KernelResult, describe_log, flat, nested
 Each = Callable[[Inputs], Any]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
 Put = Callable[[str, Tensor, Place], None]
+MOSTLY = 8  # with more than one pair in so many near |ρ| = 1, blocks are computed again
 
 
 def whole(
@@ -189,12 +190,28 @@ class Blocks:
         self.near.clear()
         (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
         a, b = (self._wide(data, k) for data, k in ((self.one, one), (self.two, two)))
+        if len(numbers) * MOSTLY > len(one) * len(two):
+            self._repair_blocks(put, a, b, numbers, torch.stack((rows, cols), 1))
+            return
         for some in torch.arange(len(numbers), device=numbers.device).split(self.plan.few):
             i, j = rows[some], cols[some]
             with scratch():
                 found = flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get))
             for key, value in found.items():
                 put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
+
+    def _repair_blocks(self, put: Put, a: Any, b: Any, numbers: Tensor, places: Tensor) -> None:
+        """By blocks, in which the inputs share more than in pairs of their own; of which the near pairs are taken."""
+        with scratch():
+            for rows, cols in self.plan.blocks(a.data.samples, b.data.samples, False):
+                start = torch.tensor([rows.start, cols.start], device=places.device)
+                end = torch.tensor([rows.stop, cols.stop], device=places.device)
+                inside = ((places >= start) & (places < end)).all(1)
+                if not bool(inside.any()):
+                    continue
+                i, j = (places[inside] - start).unbind(1)
+                for key, value in flat(self.pairs(a.rows(rows), b.cols(cols), self.get)).items():
+                    put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
 
     def _wide(self, data: Inputs, numbers: Tensor) -> Any:
         some = data.slice(numbers).to(torch.float64)

@@ -138,7 +138,7 @@ def _apply(f: Function, factor: Tensor, centre: Tensor | None, nodes: Tensor, pa
     u = nodes @ factor.mT
     if centre is not None:
         u = u + centre[:, None, :]
-    values: Tensor = torch.as_tensor(f(*u.unbind(-1), *(c[:, None] for c in params)))
+    values = torch.as_tensor(f(*u.unbind(-1), *(c[:, None] for c in params)), dtype=u.dtype, device=u.device)
     return values.expand(u.shape[:-1])
 
 

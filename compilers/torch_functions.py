@@ -72,6 +72,12 @@ def torch_source(
     return _Printer(names, numeric).text(sp.sympify(expr))[0]
 
 
+def torch_body(expr: sp.Expr, symbol: sp.Symbol, name: str, numeric: dict[str, Any] | None = None) -> str:
+    """A function of one tensor: a constant has the shape, dtype and device of the argument."""
+    source = torch_source(expr, {symbol: name}, numeric)
+    return source if expr.free_symbols else f"torch.full_like({name}, {source})"
+
+
 @cache
 def torch_function(expr: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Callable[..., torch.Tensor]:
     """The expression as a function of tensors, one per symbol in order; the result has their common shape."""
@@ -231,22 +237,37 @@ class _Printer:
         return _STEP.format(x), _ATOM
 
     def _piecewise(self, e: sp.Piecewise) -> Text:
-        source = "torch.nan"
+        like = self._like(e)
+        source, number = "torch.nan", True  # `torch.where` of two numbers would have a dtype of its own
         for value, condition in reversed(e.args):
+            part = self.inside(value)
+            if not value.free_symbols:
+                part = f"torch.full_like({like}, {part})" if number else part
             if condition == sp.true:
-                source = self.inside(value)
-            elif isinstance(condition, sp.core.relational.Relational):
-                left, right = self.tight(condition.lhs, _SUM), self.tight(condition.rhs, _SUM)
-                source = f"torch.where({left} {condition.rel_op} {right}, {self.inside(value)}, {source})"
+                source, number = part, False
             else:
-                raise UnsupportedError(f"the condition {condition} has no torch counterpart", code="NT701")
+                source, number = f"torch.where({self._condition(condition)}, {part}, {source})", False
         return source, _ATOM
+
+    def _like(self, e: sp.Expr) -> str:
+        """A tensor of the arguments."""
+        return self._symbol(min(e.free_symbols, key=sp.default_sort_key))[0]
+
+    def _condition(self, e: Any) -> str:
+        if isinstance(e, sp.core.relational.Relational):
+            return f"{self.tight(e.lhs, _SUM)} {e.rel_op} {self.tight(e.rhs, _SUM)}"
+        if isinstance(e, sp.And | sp.Or):
+            parts = (f"({self._condition(a)})" for a in sorted(e.args, key=sp.default_sort_key))
+            return (" & " if isinstance(e, sp.And) else " | ").join(parts)
+        if isinstance(e, sp.Not):
+            return f"~({self._condition(e.args[0])})"
+        raise UnsupportedError(f"the condition {e} has no torch counterpart", code="NT701")
 
     def _weak(self, e: sp.Expr) -> Text:
         """Derivatives of jumps: the weak derivative's absolutely continuous part, zero."""
         inner = {type(f) for f in e.atoms(sp.Function)}
         if isinstance(e, sp.DiracDelta) or inner <= {sp.floor, sp.ceiling, sp.sign}:
-            return "0", _ATOM
+            return f"torch.zeros_like({self._like(e)})", _ATOM
         raise UnsupportedError(f"{e} has no torch counterpart", code="NT701")
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import combinations
 from typing import Any, Literal
 
 import sympy as sp
+from sympy.core.relational import Relational
 
 from netsor import markup
 from netsor.definitions import arity_of, defined, refused
@@ -443,8 +445,8 @@ def function(
     body = exact(defined(name, definition, symbols))
     if parity is None and count == 1:
         parity = expression_parity(body, symbols[0])
-    if not kinks and any(h.spec.kinks for h in body.atoms(Head)):
-        kinks = expression_kinks(body, symbols[0]) if count == 1 else ()
+    if not kinks and count == 1:
+        kinks = expression_kinks(body, symbols[0])
     return _defined(name, symbols, body, parity, growth, kinks)
 
 
@@ -536,16 +538,22 @@ def _vanishes(difference: sp.Expr) -> bool:
 
 
 def expression_kinks(expr: sp.Expr, symbol: sp.Symbol) -> tuple[float, ...]:
-    """Points where an inner kinked head of a function of one variable sits."""
+    """Points where an inner kinked function of one variable sits, or where one piece follows another."""
     points: set[float] = set()
-    for h in expr.atoms(Head):
-        inner = h.args[0]
-        for k in h.spec.kinks if inner.has(symbol) else ():
-            if inner.is_polynomial(symbol):
-                points.update(float(r) for r in sp.real_roots(sp.Poly(inner - k, symbol)))
-            else:
-                points.update(_crossings(write_out(inner - k), symbol))
+    for e in _switches(expr):
+        if e.has(symbol) and e.is_polynomial(symbol):
+            points.update(float(r) for r in sp.real_roots(sp.Poly(e, symbol)))
+        elif e.has(symbol):
+            points.update(_crossings(write_out(e), symbol))
     return tuple(sorted(points))
+
+
+def _switches(expr: sp.Expr) -> set[sp.Expr]:
+    """Expressions at whose zeros something inside changes its branch."""
+    found = {h.args[0] - exact(k) for h in expr.atoms(Head) if len(h.args) == 1 for k in h.spec.kinks}
+    found |= {e.args[0] for e in expr.atoms(sp.Heaviside, sp.sign, sp.Abs)}
+    found |= {r.lhs - r.rhs for p in expr.atoms(sp.Piecewise) for r in p.atoms(Relational)}
+    return found | {a - b for e in expr.atoms(sp.Max, sp.Min) for a, b in combinations(e.args, 2)}
 
 
 _REACH, _GRID = 32, 64  # where crossings are sought, and in how many steps per unit

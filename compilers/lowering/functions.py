@@ -14,7 +14,7 @@ import torch
 
 from netsor.compilers.lowering.checked import execute
 from netsor.compilers.lowering.identifiers import Identifiers, Numeric, comment
-from netsor.compilers.torch_functions import torch_source
+from netsor.compilers.torch_functions import torch_body
 from netsor.functions import Head, exact, expression_kinks, write_out
 from netsor.names import shown
 
@@ -78,7 +78,7 @@ class Functions:
         return self.identifiers.of(("function", f), stem)
 
     def _define(self, name: str, f: sp.Expr) -> None:
-        body = torch_source(f, {Z: "z"}, self.numeric)
+        body = torch_body(f, Z, "z", self.numeric)
         kinks = tuple(sorted(expression_kinks(f, Z)))
         values, prime = (self.identifiers.of((part, f), f"{name}_{part}") for part in ("values", "slope"))
         self.lines += [f"def {values}(z):{comment(str(f))}", f"    return {body}"]
@@ -91,7 +91,7 @@ class Functions:
 
     def _slope(self, f: sp.Expr) -> str | None:
         try:
-            return torch_source(sp.diff(f, Z), {Z: "z"}, self.numeric)
+            return torch_body(sp.diff(f, Z), Z, "z", self.numeric)
         except ValueError:  # a numeric function without a derivative: torch differentiates it
             return None
 

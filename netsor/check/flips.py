@@ -89,12 +89,11 @@ def flips(
 ) -> dict[ir.Var, Signature]:
     """The signature of each variable, over the bits of the blocks."""
     found: dict[ir.Var, Signature] = {}
-    solid = nowhere_zero(lines)
 
     def update(line: ir.Line) -> bool:
         if work is not None and isinstance(line, ir.Nonlin | ir.Moment):
             work.take(refining_steps(line.expr) if refine else tree_size(line.expr), (refine, line.expr))
-        value = _line(line, found, blocks, refined if refine else signature, solid)
+        value = _line(line, found, blocks, refined if refine else signature)
         before = found.get(line.out)
         if before is not None:
             value = _join(before, value)
@@ -103,12 +102,6 @@ def flips(
 
     fixpoint(lines, update, work)
     return found
-
-
-def nowhere_zero(lines: Sequence[ir.Line]) -> frozenset[ir.Var]:
-    """Input vectors whose coordinates vanish with probability zero: those of positive variance."""
-    found = [x for x in lines if isinstance(x, ir.InputVector) and x.var > 0 and x.multiplier != 0]
-    return frozenset(x.out for x in found if all(row[i] > 0 for _, m in x.axis_cov for i, row in enumerate(m)))
 
 
 def _join(a: Signature, b: Signature) -> Signature:
@@ -124,9 +117,7 @@ _EVEN = Signature(0)
 Rule = Callable[[sp.Expr], Signature]
 
 
-def _line(
-    line: ir.Line, found: Mapping[ir.Var, Signature], blocks: Blocks, rule: Rule, solid: frozenset[ir.Var]
-) -> Signature:
+def _line(line: ir.Line, found: Mapping[ir.Var, Signature], blocks: Blocks, rule: Rule) -> Signature:
     match line:
         case ir.InputVector() | ir.InputMatrix():
             return Signature(blocks.get(line.out, 0))
@@ -135,7 +126,7 @@ def _line(
         case ir.MatMul():
             return _times(found[line.matrix], found[line.vector])
         case ir.Nonlin() | ir.Moment():
-            return _coordinatewise(line, found, rule, solid)
+            return _coordinatewise(line, found, rule)
         case ir.Softmax():
             return _softmax(line, found)
         case ir.Reduce():
@@ -168,16 +159,14 @@ def _softmax(line: ir.Softmax, found: Mapping[ir.Var, Signature]) -> Signature:
 _MANY = 12  # symbols: beyond, the signature is not first found in the symbols' own bits
 
 
-def _coordinatewise(
-    line: ir.Nonlin | ir.Moment, found: Mapping[ir.Var, Signature], rule: Rule, solid: frozenset[ir.Var]
-) -> Signature:
+def _coordinatewise(line: ir.Nonlin | ir.Moment, found: Mapping[ir.Var, Signature], rule: Rule) -> Signature:
     values = {ir.arg(i): found[v] for i, v in enumerate(line.args)}
     values |= {ir.param(j): found[c] for j, c in enumerate(line.params)}
     free = _free(line.expr)
     if len(free) > _MANY:
         return signature_of(line.expr, lambda s: values[s])
     zeros = frozenset(s for s, v in values.items() if v.zero and s in free)
-    expr = steps_as_signs(line.expr, frozenset(ir.arg(i) for i, v in enumerate(line.args) if v in solid))
+    expr = steps_as_signs(line.expr)
     outer = _with_zeros(expr, zeros, rule)
     if outer.zero:
         return ZERO

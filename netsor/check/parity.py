@@ -155,16 +155,22 @@ def _combine(mask: int, forms: dict[int, int]) -> int:
 
 
 @lru_cache(maxsize=4096)
-def steps_as_signs(e: sp.Expr, solid: frozenset[sp.Symbol]) -> sp.Expr:
-    """step(a s) = ½ + ½ sign(a s) off a null set, for symbols s that vanish with probability zero."""
+def steps_as_signs(e: sp.Expr) -> sp.Expr:
+    """step(x) = ½ + ½ sign(x), also at 0, in sums of a step and a number: step(x) − ½ is odd."""
 
     def applies(a: sp.Basic) -> bool:
-        step = isinstance(a, sp.Heaviside) or (isinstance(a, Head) and a.spec is functions.step)
-        return step and a.args[0].as_coeff_Mul()[1] in solid
+        numbers = isinstance(a, sp.Add) and any(t.is_number for t in a.args)
+        return numbers and any(map(_is_step, sp.preorder_traversal(a)))
 
-    if not solid or not any(map(applies, sp.preorder_traversal(e))):
+    if not any(map(applies, sp.preorder_traversal(e))):
         return e
-    return sp.expand(e.replace(applies, lambda a: (1 + functions.sign.head(a.args[0])) / 2))
+    return sp.expand(e.replace(_is_step, lambda a: (1 + functions.sign.head(a.args[0])) / 2))
+
+
+def _is_step(a: sp.Basic) -> bool:
+    if isinstance(a, sp.Heaviside):
+        return bool(a.args[1] == sp.Rational(1, 2))
+    return isinstance(a, Head) and a.spec is functions.step
 
 
 # ---------------------------------------------------------------- refinement

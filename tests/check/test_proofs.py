@@ -87,7 +87,7 @@ def applied(z: Any, transposed: bool, var: float = 1.0) -> ns.Program:
         (lambda u, v: 2 * ns.step(v) - 1, True, True),
         (lambda u, v: u**2 * (2 * ns.step(3 * v) - 1), True, True),
         (lambda u, v: ns.step(v) - 0.25, True, False),
-        (lambda u, v: ns.step(v * ns.step(u)) - 0.5, True, False),  # its argument vanishes half of the time
+        (lambda u, v: ns.step(v * ns.step(u)) - 0.5, True, True),  # step(0) = 1/2: odd also where its argument is 0
     ],
 )  # fmt: skip
 def test_readouts(z: Any, transposed: bool, verdict: bool, readouts: list[str] | None) -> None:
