@@ -18,7 +18,7 @@ from netsor.compilers.finite.tangent import copied_axes
 from netsor.compilers.finite.values import Value
 from netsor.compilers.limit_polynomial import NotPolynomial
 from netsor.errors import UnsupportedError
-from netsor.facts import covariance, inputs_of
+from netsor.facts import covariance, inputs_of, trained
 from netsor.unroll import Unrolled
 
 Place = tuple[int, ...]  # an index of the output axes
@@ -163,6 +163,6 @@ def no_ntk(p: Any) -> str | None:
     """Why there is no NTK, or None. Its terms are moments of the program's vectors, which converge."""
     if not p.outputs:
         return "the program has no output"
-    if not any(getattr(line, "trainable", False) for line in p.lines):
+    if not trained(p.lines):
         return "nothing is trained"
     return None

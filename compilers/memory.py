@@ -41,7 +41,7 @@ from netsor.compilers.derive.values import (
 from netsor.compilers.expectation import line
 from netsor.compilers.expectation.hermite import DEGREES
 from netsor.compilers.joint import CHUNK as JOINT
-from netsor.compilers.lowering.module import in_order, scheduled
+from netsor.compilers.lowering.schedule import in_order, scheduled
 from netsor.compilers.radial import CHUNK as RADIAL
 from netsor.compilers.radial import nodes
 from netsor.functions import Head

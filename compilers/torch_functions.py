@@ -72,7 +72,7 @@ def torch_source(
     return _Printer(names, numeric).text(sp.sympify(expr))[0]
 
 
-def torch_body(expr: sp.Expr, symbol: sp.Symbol, name: str, numeric: dict[str, Any] | None = None) -> str:
+def torch_body(expr: sp.Expr, symbol: sp.Symbol, name: str, numeric: Numeric | None = None) -> str:
     """A function of one tensor: a constant has the shape, dtype and device of the argument."""
     source = torch_source(expr, {symbol: name}, numeric)
     return source if expr.free_symbols else f"torch.full_like({name}, {source})"

@@ -31,8 +31,8 @@ CHAINS = {
     "compilers/derive/values.py: mul": "products are flattened, other factors are kept",
     "compilers/derive/values.py: sum_over": "sums and products are taken apart",
     "compilers/lowering/emit.py: _box": "another index makes no box sum",
-    "compilers/lowering/module.py: wave_order": "another value makes no wavefront",
-    "compilers/lowering/module.py: _loop_dims": "what moves; symbols are linked whatever the index",
+    "compilers/lowering/schedule.py: wave_order": "another value makes no wavefront",
+    "compilers/lowering/schedule.py: loop_dims": "what moves; symbols are linked whatever the index",
 }
 
 

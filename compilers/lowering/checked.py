@@ -26,8 +26,8 @@ METHODS = frozenset({
 """Attributes of tensors and of the runtime's objects that the printers write."""
 TORCH = frozenset({
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "clamp", "cos", "cosh", "erf", "erfc", "exp",
-    "expm1", "float64", "floor", "lgamma", "log", "maximum", "minimum", "nan", "nn", "pi", "relu", "sigmoid",
-    "sign", "sin", "sinh", "sqrt", "tan", "tanh", "tensor", "where", "zeros",
+    "expm1", "float64", "floor", "full_like", "lgamma", "log", "maximum", "minimum", "nan", "nn", "pi", "relu",
+    "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "tensor", "where", "zeros",
 })  # fmt: skip
 NN = {"nn": frozenset({"functional"}), "functional": frozenset({"elu", "gelu", "leaky_relu", "logsigmoid", "silu"})}
 IMPORTS = frozenset({"import math", "import torch", "from netsor.compilers import runtime as rt"})

@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
-
-import networkx as nx
 
 from netsor import facts, ir
 from netsor.compilers.derive.recursion import Recursion, Result, entries_in
 from netsor.compilers.derive.values import (
     Access,
-    Const,
     Entry,
     Expect2,
     Given,
     Gram,
-    Off,
-    Soft,
-    Sum,
     Sym,
     Value,
-    index_symbols,
-    indices,
     walk,
 )
 from netsor.compilers.lowering.data import DataArrays
 from netsor.compilers.lowering.emit import Emitter
 from netsor.compilers.lowering.functions import Functions
 from netsor.compilers.lowering.identifiers import comment, docstring, literal
+from netsor.compilers.lowering.schedule import (
+    Block,
+    closure,
+    direction,
+    in_order,
+    loop_dims,
+    reads_itself,
+    scheduled,
+    wave_order,
+)
 from netsor.names import shown
 from netsor.text.printer import Listing
 
-Block = list[Entry]
 Statement = tuple[tuple[str, ...], list[str]]  # the results that need it, and its lines
 
 
@@ -135,7 +136,7 @@ class _Module:
         ]
         if self.r.terms:
             wanted.append(("terms", self.r.terms))
-        needs = {name: _closure(results.values()) for name, results in wanted}
+        needs = {name: closure(results.values()) for name, results in wanted}
         names = tuple(needs)
         if names:
             body += [f"    if get.isdisjoint({names!r}):", "        return out"]
@@ -162,7 +163,7 @@ class _Module:
 
     def _sloped(self, blocks: list[Block]) -> frozenset[Value]:
         """E f(u)g(v) for which E f′(u)g′(v) of the same variables is asked for too, outside of recurrences."""
-        values = [v for b in blocks if len(b) == 1 and not _reads_itself(b[0]) for v in walk(cast(Value, b[0].value))]
+        values = [v for b in blocks if len(b) == 1 and not reads_itself(b[0]) for v in walk(cast(Value, b[0].value))]
         same: dict[tuple[Value, ...], list[Expect2]] = {}
         for v in values:
             if isinstance(v, Expect2) and v.m1 is None and v.m2 is None:
@@ -210,7 +211,7 @@ class _Module:
     # ------------------------------------------------------------ blocks
 
     def _block(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
-        if len(block) == 1 and not _reads_itself(block[0]):
+        if len(block) == 1 and not reads_itself(block[0]):
             entry = block[0]
             text = emitter.emit(cast(Value, entry.value), entry.dims)
             if not _has_samples(cast(Value, entry.value)):
@@ -226,7 +227,7 @@ class _Module:
 
     def _loop(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
         """A recurrence: one memoised function of integers per entry, then its table."""
-        looping = _loop_dims(block)
+        looping = loop_dims(block)
         wave = wave_order(block, looping) if emitter.space == "pair" else None
         if wave is not None:
             return self._wave(emitter, wave, looping, indent)
@@ -245,7 +246,7 @@ class _Module:
                 f"{indent}def {emitter.part(e, 'at')}({', '.join(names.values())}):{self._comment(e)}",
                 f"{indent}    return {text}",
             ]
-        backwards = _direction(block) < 0
+        backwards = direction(block) < 0
         group = ", ".join(emitter.part(e, "at") for e in block)
         lines.append(f"{indent}{', '.join(map(emitter.name, block))}{',' if len(block) == 1 else ''} = "
                      f"rt.tabulate({group}, reverse={backwards})")  # fmt: skip
@@ -261,7 +262,7 @@ class _Module:
         for e in block:
             rest = "".join(f", {emitter.size(d.size, d.copy)}" for i, d in enumerate(e.dims) if i not in tables[e])
             lines.append(f"{indent}{emitter.name(e)} = rt.Lattice(a, b, ({', '.join(sizes)}), {tables[e]!r}{rest})")
-        backwards = ", reverse=True" if _direction(block) < 0 else ""
+        backwards = ", reverse=True" if direction(block) < 0 else ""
         lines.append(f"{indent}for {', '.join(names)} in rt.wavefront(a.data, {', '.join(sizes)}{backwards}):")
         for e in block:
             inner = emitter.with_wave({e.dims[p]: n for p, n in zip(tables[e], names, strict=True)}, tables)
@@ -286,81 +287,6 @@ def _guarded(statements: list[Statement], names: tuple[str, ...]) -> list[str]:
     return lines
 
 
-def scheduled(blocks: list[Block]) -> list[Block]:
-    """The blocks as early as what they read allows; expectations over the same Gaussians side by side."""
-    level: dict[Entry, int] = {}
-    first: dict[Value, int] = {}
-    keys = []
-    for i, block in enumerate(blocks):
-        values = [cast(Value, e.value) for e in block]
-        depth = 1 + max((level[x] for v in values for x in entries_in(v) if x in level), default=-1)
-        level.update(dict.fromkeys(block, depth))
-        covariances = [v.k12 for value in values for v in walk(value) if isinstance(v, Expect2)]
-        keys.append((depth, min([i, *(first.setdefault(k, i) for k in covariances)]), i))
-    return [blocks[i] for _, _, i in sorted(keys)]
-
-
-def wave_order(block: Block, looping: dict[Entry, set[Sym]]) -> Block | None:
-    """The statements of a wavefront in order; None when the accesses do not allow one.
-
-    Every entry steps through one symbol of each copy, every access goes back by at least one step in total or stays in
-    place, and those that stay form no cycle.
-    """
-    members = set(block)
-    g: Any = nx.DiGraph()
-    g.add_nodes_from(range(len(block)))
-    place = {e: i for i, e in enumerate(block)}
-    sign = _direction(block)
-    for e in block:
-        own = [d for d in e.dims if d in looping[e]]
-        if [d.copy for d in own] != [1, 2]:
-            return None
-        for v in walk(cast(Value, e.value)):
-            if isinstance(v, Sum | Soft) and v.sym in own:
-                return None
-            if not isinstance(v, Access) or v.entry not in members:
-                continue
-            steps = _steps(v, looping, own, sign)
-            if steps is None:
-                return None
-            if sum(steps) == 0:
-                g.add_edge(place[v.entry], place[e])
-    if not nx.is_directed_acyclic_graph(g):
-        return None
-    return [block[i] for i in nx.lexicographical_topological_sort(g)]
-
-
-def _steps(v: Access, looping: dict[Entry, set[Sym]], own: list[Sym], sign: int) -> list[int] | None:
-    """How far an access goes back along each copy; None when it is not plain."""
-    steps = []
-    moved = [i for d, i in zip(v.entry.dims, v.idx, strict=True) if d in looping[v.entry]]
-    others = [i for d, i in zip(v.entry.dims, v.idx, strict=True) if d not in looping[v.entry]]
-    if len(moved) != 2 or not all(isinstance(i, Sym) and i not in own for i in others):
-        return None
-    for i, s in zip(moved, own, strict=True):
-        if i == s:
-            steps.append(0)
-        elif isinstance(i, Off) and i.t == s and i.by * sign > 0:
-            steps.append(abs(i.by))
-        else:
-            return None
-    return steps
-
-
-def in_order(entries: Iterable[Entry]) -> list[Block]:
-    """Strongly connected components in an order in which everything read stands before."""
-    entries = list(entries)
-    place = {e: i for i, e in enumerate(entries)}
-    g: Any = nx.DiGraph()
-    g.add_nodes_from(range(len(entries)))
-    for e in entries:
-        g.add_edges_from((place[x], place[e]) for x in entries_in(cast(Value, e.value)))
-    condensed = nx.condensation(g)
-    first = {c: min(condensed.nodes[c]["members"]) for c in condensed}
-    order = nx.lexicographical_topological_sort(condensed, key=lambda c: first[c])
-    return [[entries[i] for i in sorted(condensed.nodes[c]["members"])] for c in order]
-
-
 def _has_samples(v: Value) -> bool:
     """Does a value read something with sample dimensions?"""
     return any(
@@ -373,52 +299,6 @@ def _has_samples(v: Value) -> bool:
 
 def _arrays(v: Value) -> tuple[Any, ...]:
     return v.array if isinstance(v, Gram) else ()
-
-
-def _reads_itself(e: Entry) -> bool:
-    return e in entries_in(cast(Value, e.value))
-
-
-def _closure(results: Iterable[Result]) -> set[Entry]:
-    seen: set[Entry] = set()
-    stack = [e for r in results for e in entries_in(r.value)]
-    while stack:
-        e = stack.pop()
-        if e not in seen:
-            seen.add(e)
-            stack.extend(entries_in(cast(Value, e.value)))
-    return seen
-
-
-def _loop_dims(block: Block) -> dict[Entry, set[Sym]]:
-    """The dimensions that the recurrence steps through, and everything tied to them."""
-    members = set(block)
-    looping: dict[Entry, set[Sym]] = {e: set() for e in block}
-    links: list[tuple[Entry, Sym, Entry, Sym]] = []
-    for e in block:
-        for v in walk(cast(Value, e.value)):
-            if not isinstance(v, Access) or v.entry not in members:
-                continue
-            for dim, i in zip(v.entry.dims, v.idx, strict=True):
-                if isinstance(i, Off | Const):
-                    looping[v.entry].add(dim)
-                links += [(e, s, v.entry, dim) for s in index_symbols(i)]
-                if isinstance(i, Off):
-                    looping[e].add(i.t)
-    changed = True
-    while changed:
-        changed = False
-        for e, s, f, dim in links:
-            if (s in looping[e]) != (dim in looping[f]):
-                looping[e].add(s)
-                looping[f].add(dim)
-                changed = True
-    return {e: looping[e] & set(e.dims) for e in block}
-
-
-def _direction(block: Block) -> int:
-    steps = [i.by for e in block for v in walk(cast(Value, e.value)) for i in indices(v) if isinstance(i, Off)]
-    return -1 if steps and steps[0] < 0 else 1
 
 
 def _is_single(r: Result) -> bool:

@@ -96,8 +96,9 @@ def test_readouts(z: Any, transposed: bool, verdict: bool, readouts: list[str] |
     assert report.bp_like is verdict, report.reasons["bp_like"]
 
 
-def test_a_step_of_what_is_zero_is_not_odd() -> None:
-    assert check(applied(lambda u, v: ns.step(v) - 0.5, True, var=0.0), ["v"]).bp_like is None
+def test_a_step_of_what_is_zero_is_odd() -> None:
+    """step(0) = 1/2."""
+    assert check(applied(lambda u, v: ns.step(v) - 0.5, True, var=0.0), ["v"]).bp_like is True
 
 
 def network(phi: Any) -> ns.Program:
