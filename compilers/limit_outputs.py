@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, assert_never
 
 from netsor import ir
 from netsor.check.clauses import independent
@@ -141,10 +141,19 @@ def _limits_depend(lines: Sequence[ir.Line], blocks: Mapping[ir.Var, int]) -> di
         arguments.setdefault((u.matrix, u.transposed), []).append(u.line.vector)
 
     def read(line: ir.Line) -> Sequence[ir.Var]:
-        if isinstance(line, ir.MatMul):
-            use = known.get(line.out)
-            return [] if use is None else arguments.get((use.matrix, not use.transposed), [])
-        return [] if isinstance(line, ir.InputVector) or line.out.kind == "C" else inputs_of(line)
+        match line:
+            case ir.MatMul():
+                use = known.get(line.out)
+                return [] if use is None else arguments.get((use.matrix, not use.transposed), [])
+            case ir.InputVector() | ir.InputMatrix() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.Moment():
+                return []  # scalars converge to constants
+            case (
+                ir.Nonlin() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename()
+                | ir.Reduce() | ir.Softmax()
+            ):  # fmt: skip
+                return [] if line.out.kind == "C" else inputs_of(line)
+            case _:
+                assert_never(line)
 
     def update(line: ir.Line) -> bool:
         value = blocks.get(line.out, 0)

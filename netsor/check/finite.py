@@ -171,13 +171,24 @@ def pay(work: Work, lines: Sequence[ir.Line], sizes: Sizes, times: int = 1) -> N
 
 def _steps(line: ir.Line, sizes: Sizes, held: int) -> int:
     """Nodes of the expression, for one number of each argument and per thousand."""
-    if isinstance(line, ir.MatMul):
-        return 4 + held * sizes.dimension(line.matrix.cols) // 100_000
-    nodes = 2
-    if isinstance(line, ir.Nonlin | ir.Moment):
-        nodes, held = written_size(line.expr), max([held, *(math.prod(sizes.shape(v)) for v in line.args)])
-    elif isinstance(line, ir.Window | ir.Unwindow):
-        nodes = 2 * len(line.offsets)
+    match line:
+        case ir.MatMul():
+            return 4 + held * sizes.dimension(line.matrix.cols) // 100_000
+        case ir.Nonlin() | ir.Moment():
+            largest = max([held, *(math.prod(sizes.shape(v)) for v in line.args)])
+            return _node_steps(written_size(line.expr), largest)
+        case ir.Window() | ir.Unwindow():
+            return _node_steps(2 * len(line.offsets), held)
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.At() | ir.Place()
+            | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return _node_steps(2, held)
+        case _:
+            assert_never(line)
+
+
+def _node_steps(nodes: int, held: int) -> int:
     return 2 + nodes + nodes * held // 1000
 
 

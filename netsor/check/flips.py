@@ -46,11 +46,10 @@ def dependence(
 
     def update(line: ir.Line) -> bool:
         value = blocks.get(line.out, 0)
-        if not isinstance(line, ir.InputVector):
-            for v in _read(line):
-                value |= found.get(v, 0)
-            if value and collapse is not None and line.out in forward and isinstance(line, ir.MatMul):
-                value = _cancelled(collapse, line.vector, found, value)
+        for v in _read(line):
+            value |= found.get(v, 0)
+        if value and collapse is not None and line.out in forward and isinstance(line, ir.MatMul):
+            value = _cancelled(collapse, line.vector, found, value)
         changed = found.get(line.out, -1) != value
         found[line.out] = value
         return changed
@@ -72,11 +71,20 @@ def _cancelled(collapse: Collapse, z: ir.Var, found: Mapping[ir.Var, int], value
 
 def _read(line: ir.Line) -> Sequence[ir.Var]:
     """The variables whose values matter: symbols that are still in the expression."""
-    if isinstance(line, ir.Nonlin | ir.Moment):
-        free = _free(line.expr)
-        named = [v for i, v in enumerate(line.args) if ir.arg(i) in free]
-        return [*named, *(c for j, c in enumerate(line.params) if ir.param(j) in free)]
-    return inputs_of(line)
+    match line:
+        case ir.InputVector():
+            return ()  # covariances are the blocks' affair
+        case ir.Nonlin() | ir.Moment():
+            free = _free(line.expr)
+            named = [v for i, v in enumerate(line.args) if ir.arg(i) in free]
+            return [*named, *(c for j, c in enumerate(line.params) if ir.param(j) in free)]
+        case (
+            ir.InputMatrix() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Window() | ir.Unwindow()
+            | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return inputs_of(line)
+        case _:
+            assert_never(line)
 
 
 @lru_cache(maxsize=4096)
