@@ -118,7 +118,7 @@ PHIS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("phi", "words"), PHIS, ids=str)
+@pytest.mark.parametrize(("phi", "words"), PHIS, ids=[f"{i}-{w}" for i, (_, w) in enumerate(PHIS)])
 def test_a_nonlinearity_of_another_library(phi: Any, words: str) -> None:
     makers: list[Callable[[], Any]] = [lambda: programs.mlp(phi=phi), lambda: programs.rnn(phi=phi)]
     makers += [lambda: programs.mlp(depth=2, phi=["relu", phi]), lambda: ns.v_transform(phi, np.eye(2))]
