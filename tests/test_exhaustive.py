@@ -128,7 +128,8 @@ KNOW_LINES = {
     "netsor/check/shapes.py", "netsor/check/structure.py", "netsor/check/types.py",
     "compilers/derive/indexing.py", "compilers/derive/labels.py", "compilers/derive/nodes.py",
     "compilers/derive/rules.py",
-    "compilers/finite/execute.py", "compilers/finite/lines.py", "compilers/limit_exact.py", "compilers/limit_outputs.py",
+    "compilers/finite/execute.py", "compilers/finite/lines.py", "compilers/limit_exact.py",
+    "compilers/limit_outputs.py",
     "compilers/lowering/data.py", "compilers/render/naming.py", "compilers/sampler/linear.py",
     "compilers/sampler/paths.py",
 }  # fmt: skip
