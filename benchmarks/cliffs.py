@@ -27,8 +27,8 @@ from typing import Any
 import torch
 
 from netsor.compilers import expectation as ex
-from netsor.compilers.expectation.fast import E2
-from netsor.compilers.expectation.scratch import scratch
+from netsor.compilers.expectation.blocks.fast import E2
+from netsor.compilers.expectation.blocks.scratch import scratch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "expectation"))
 from make_corners import FUNCTIONS as TRUTH

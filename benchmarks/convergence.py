@@ -3,7 +3,7 @@
     python benchmarks/convergence.py --seeds 300
 
 A row per program and kernel, slopes with their 95% intervals; the exit status is 1 unless all pass. Finished runs are
-kept in the file given by --store. See netsor.compilers.convergence for the statistics.
+kept in the file given by --store. See netsor.compilers.experiment.convergence for the statistics.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import torch
 
 import netsor as ns
 from netsor import programs
-from netsor.compilers.convergence import HEAD, convergence
-from netsor.compilers.finite import simulate
+from netsor.compilers.experiment.convergence import HEAD, convergence
+from netsor.compilers.experiment.simulate import simulate
 
 PATH = [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]]
 

@@ -17,11 +17,12 @@ import numpy as np
 import torch
 
 from netsor import programs
+from netsor.build.program import Program
 from netsor.compilers.compile import compile
-from netsor.compilers.convergence import convergence
-from netsor.compilers.figure import save
-from netsor.compilers.finite import Simulation, simulate
-from netsor.dsl import Program
+from netsor.compilers.experiment.convergence import convergence
+from netsor.compilers.experiment.figure import save
+from netsor.compilers.experiment.result import Simulation
+from netsor.compilers.experiment.simulate import simulate
 from netsor.errors import UnsupportedError
 
 NETWORKS = {

@@ -13,25 +13,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from netsor.compilers import calls, fallback, gram, ragged, transforms
-from netsor.compilers import cost as costs
-from netsor.compilers import fuse as fusing
-from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
-from netsor.compilers.arrays import as_covariance
+from netsor.build.declared import as_program
+from netsor.compilers.budget import cost as costs
+from netsor.compilers.budget.plan import ALL, Call, Limits, Plan, evened, parse_memory
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
-from netsor.compilers.diagonal import diagonals
-from netsor.compilers.inputs import Inputs, as_inputs
-from netsor.compilers.joint import sampling
+from netsor.compilers.evaluate import blocks as gram
+from netsor.compilers.evaluate import calls, fallback, ragged, transforms
+from netsor.compilers.evaluate import fused as fusing
+from netsor.compilers.evaluate.arguments import Get, as_device, as_dtype, size_axes, wanted_names
+from netsor.compilers.evaluate.arrays import as_covariance
+from netsor.compilers.evaluate.diagonal import diagonals
+from netsor.compilers.evaluate.inputs import Inputs, as_inputs
+from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.checked import execute
 from netsor.compilers.lowering.module import Source, generate
-from netsor.compilers.plan import ALL, Call, Limits, Plan, evened, parse_memory
-from netsor.compilers.progress import Progress
-from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.kernels import sampled
-from netsor.declared import as_program
 from netsor.errors import CheckError, Diagnostic, InputError, UnsupportedError
-from netsor.lookup import lookup
+from netsor.facts import lookup
 from netsor.names import shown
 
 DEFAULT = ("nngp", "ntk")
@@ -263,7 +264,7 @@ def program_for(p: Any, get: tuple[str, ...]) -> Any:
     gradients = any(name.startswith("d") and lookup(p, name) is None for name in get)
     if p.gradients or not p.outputs or not (terms or gradients):
         return p
-    from netsor.backprop import backprop
+    from netsor.passes.backward import backprop
 
     return backprop(p)
 
@@ -334,7 +335,7 @@ def with_output(p: Any, name: str) -> Any:
         raise InputError(f"{p.name} has no output {name!r} (it has {', '.join(names)})", code="NT605")
     if len(names) == 1:
         return p
-    from netsor.backprop import forward_part
+    from netsor.passes.backward import forward_part
 
     forward = forward_part(p) if p.gradients else p
     outputs = [o for o in forward.outputs if o.name == name]
@@ -343,7 +344,7 @@ def with_output(p: Any, name: str) -> Any:
 
 def refuse_unless_valid(p: Any) -> None:
     """CheckError with the checker's first finding when gia_valid is not True."""
-    from netsor.check.checker import check
+    from netsor.checker.checks import check
 
     report = check(p)
     if report.gia_valid is True and report.simple_gia is not False:

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _WHERE = {
-    "netsor.dsl": ("Program", "dot", "mix", "moment", "softmax"),
-    "netsor.expressions": ("Expr", "Matrix"),
+    "netsor.build.program": ("Program", "dot", "mix", "moment", "softmax"),
+    "netsor.build.expressions": ("Expr", "Matrix"),
     "netsor.ir": ("Axis", "Width"),
     "netsor.functions": (
         "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity",
@@ -22,25 +22,25 @@ _WHERE = {
         "ProgramError", "UnsupportedError",
     ),
     "netsor.text": ("parse",),
-    "netsor.backprop": ("backprop",),
-    "netsor.check": ("Report", "check"),
+    "netsor.passes.backward": ("backprop", "forward_part"),
+    "netsor.checker": ("Report", "check"),
     "netsor.compilers.compile": ("Kernel", "compile", "derive", "v_transform"),
-    "netsor.compilers.figure": ("plot",),
-    "netsor.compilers.finite.simulate": ("simulate",),
+    "netsor.compilers.experiment.figure": ("plot",),
+    "netsor.compilers.experiment.simulate": ("simulate",),
     "netsor.compilers.limit": ("limit",),
     "netsor.compilers.predict": ("predict",),
-    "netsor.compilers.results": ("KernelResult",),
-    "netsor.convention": ("unit_variance",),
-    "netsor.declared": ("program",),
+    "netsor.compilers.evaluate.results": ("KernelResult",),
+    "netsor.passes.unit_variance": ("unit_variance",),
+    "netsor.build.declared": ("program",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
-_MODULES = ("check", "compilers", "layers", "programs")
+_MODULES = ("compilers", "layers", "programs")
 
 __all__ = [
     "Axis", "Expr", "Matrix", "Program", "Width", "dot", "mix", "moment", "parse", "program", "softmax",
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
-    "backprop", "unit_variance", "Report", "check",
+    "backprop", "forward_part", "unit_variance", "Report", "check",
     "Kernel", "KernelResult", "compile", "derive", "limit", "plot", "predict", "simulate", "v_transform",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
     "UnsupportedError",
@@ -51,25 +51,25 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from netsor import layers as layers
     from netsor import programs as programs
-    from netsor.backprop import backprop as backprop
-    from netsor.check import Report as Report
-    from netsor.check import check as check
+    from netsor.build.declared import program as program
+    from netsor.build.expressions import Expr as Expr
+    from netsor.build.expressions import Matrix as Matrix
+    from netsor.build.program import Program as Program
+    from netsor.build.program import dot as dot
+    from netsor.build.program import mix as mix
+    from netsor.build.program import moment as moment
+    from netsor.build.program import softmax as softmax
+    from netsor.checker import Report as Report
+    from netsor.checker import check as check
     from netsor.compilers.compile import Kernel as Kernel
     from netsor.compilers.compile import compile as compile
     from netsor.compilers.compile import derive as derive
     from netsor.compilers.compile import v_transform as v_transform
-    from netsor.compilers.figure import plot as plot
-    from netsor.compilers.finite.simulate import simulate as simulate
+    from netsor.compilers.evaluate.results import KernelResult as KernelResult
+    from netsor.compilers.experiment.figure import plot as plot
+    from netsor.compilers.experiment.simulate import simulate as simulate
     from netsor.compilers.limit import limit as limit
     from netsor.compilers.predict import predict as predict
-    from netsor.compilers.results import KernelResult as KernelResult
-    from netsor.convention import unit_variance as unit_variance
-    from netsor.declared import program as program
-    from netsor.dsl import Program as Program
-    from netsor.dsl import dot as dot
-    from netsor.dsl import mix as mix
-    from netsor.dsl import moment as moment
-    from netsor.dsl import softmax as softmax
     from netsor.errors import CheckError as CheckError
     from netsor.errors import Diagnostic as Diagnostic
     from netsor.errors import InputError as InputError
@@ -79,8 +79,6 @@ if TYPE_CHECKING:
     from netsor.errors import ParseError as ParseError
     from netsor.errors import ProgramError as ProgramError
     from netsor.errors import UnsupportedError as UnsupportedError
-    from netsor.expressions import Expr as Expr
-    from netsor.expressions import Matrix as Matrix
     from netsor.functions import Function as Function
     from netsor.functions import abs as abs
     from netsor.functions import cos as cos
@@ -106,6 +104,9 @@ if TYPE_CHECKING:
     from netsor.functions import tanh as tanh
     from netsor.ir import Axis as Axis
     from netsor.ir import Width as Width
+    from netsor.passes.backward import backprop as backprop
+    from netsor.passes.backward import forward_part as forward_part
+    from netsor.passes.unit_variance import unit_variance as unit_variance
     from netsor.text import parse as parse
 
 

@@ -17,11 +17,11 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from netsor import markup
-from netsor.definitions import arity_of, defined, refused
+from netsor.build.definitions import arity_of, defined, refused
+from netsor.build.quantity import quantity
 from netsor.errors import TooLargeError
 from netsor.measure import MOST_LEVELS, MOST_NODES, MOST_TERMS, derivative_size, levels, terms, tree_size, written_size
 from netsor.names import checked
-from netsor.quantity import quantity
 
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
 Parity = Literal["odd", "even"] | None
@@ -188,7 +188,7 @@ class Function:
             return self._derivative(index)
         if self._definition is None:
             raise ValueError(f"{self.name} is numeric and was given no derivative; pass derivative=")
-        symbols = _symbols(self.arity)
+        symbols = argument_symbols(self.arity)
         definition = self.definition(*symbols)
         if derivative_size(definition) > MOST_NODES or levels(self) > MOST_LEVELS:
             raise TooLargeError(f"the derivative of {self.name} is too large to be written")
@@ -227,7 +227,7 @@ def undifferentiated(function: Function) -> Function:
 
 
 @cache
-def _symbols(k: int) -> tuple[sp.Symbol, ...]:
+def argument_symbols(k: int) -> tuple[sp.Symbol, ...]:
     return tuple(sp.Symbol(f"x{i}", real=True) for i in range(k))
 
 
@@ -441,7 +441,7 @@ def function(
     """
     checked(name, "a function")
     count = arity if arity is not None else arity_of(name, definition)
-    symbols = _symbols(count)
+    symbols = argument_symbols(count)
     body = exact(defined(name, definition, symbols))
     if parity is None and count == 1:
         parity = expression_parity(body, symbols[0])

@@ -353,7 +353,7 @@ class Returns:
 
 
 class ProgramLike(Protocol):
-    """What passes read. `netsor.dsl.Program` is the builder; `lines` is a snapshot."""
+    """What passes read. `netsor.build.program.Program` is the builder; `lines` is a snapshot."""
 
     name: str
 

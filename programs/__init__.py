@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from netsor.dsl import Program
+from netsor.build.program import Program
 from netsor.programs.batchnorm_mlp import batchnorm_mlp
 from netsor.programs.cnn import cnn
 from netsor.programs.cntk import cntk

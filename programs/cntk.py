@@ -6,11 +6,11 @@ import math
 from fractions import Fraction
 from typing import Any, Literal
 
-from netsor.concat import root
-from netsor.constants import size
-from netsor.dsl import Program
+from netsor.build.constants import size
+from netsor.build.program import Program
 from netsor.functions import relu
 from netsor.layers import conv, global_avg_pool
+from netsor.layers.concat import root
 from netsor.programs.per_layer import choice, layer_count
 
 AXES = ("row", "col")

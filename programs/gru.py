@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from netsor.cells import PerGate, gru_cell
-from netsor.dsl import Program
-from netsor.expressions import Expr
+from netsor.build.expressions import Expr
+from netsor.build.program import Program
 from netsor.ir import Number
+from netsor.layers.cells import PerGate, gru_cell
 
 
 def gru(

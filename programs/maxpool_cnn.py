@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from netsor.dsl import Program
+from netsor.build.program import Program
 from netsor.ir import Number
 from netsor.layers import conv, global_avg_pool, max_pool
 from netsor.programs.per_layer import (

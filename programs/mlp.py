@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netsor.dsl import Program
-from netsor.expressions import Expr, Matrix
+from netsor.build.expressions import Expr, Matrix
+from netsor.build.program import Program
 from netsor.ir import Number
 from netsor.programs.per_layer import MaybeVariance, Phis, Variance, functions, layer_count, per_layer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from netsor.dsl import Program
+from netsor.build.program import Program
 from netsor.functions import Function, as_function
 from netsor.ir import Number
 from netsor.programs.per_layer import MaybeVariance, Phis, Variance, choice, functions, layer_count, per_layer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from netsor.dsl import Program
-from netsor.expressions import Expr
+from netsor.build.expressions import Expr
+from netsor.build.program import Program
 from netsor.functions import Function, as_function
 from netsor.ir import Number
 from netsor.programs.per_layer import choice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netsor.dsl import Program
+from netsor.build.program import Program
 from netsor.functions import Function, as_function
 from netsor.ir import Number
 

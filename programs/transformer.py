@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netsor.dsl import Program
+from netsor.build.program import Program
 from netsor.ir import Number
 from netsor.layers import attention, layer_norm
 from netsor.programs.per_layer import Phis, Variance, functions, layer_count, per_layer

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from tqdm import tqdm
 
 import netsor as ns
+from netsor.build.program import mix
 from netsor.compilers.compile import compile
 from netsor.compilers.reference import reference
-from netsor.dsl import mix
 from netsor.errors import UnsupportedError
 from netsor.layers import attention, avg_pool, concat, conv, dense, layer_norm
 

@@ -14,7 +14,7 @@ import sympy as sp
 from hypothesis import strategies as st
 
 import netsor as ns
-from netsor.expressions import Expr, Matrix
+from netsor.build.expressions import Expr, Matrix
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 

@@ -8,7 +8,7 @@ import sympy as sp
 
 from netsor import functions as f
 from netsor import ir
-from netsor.dsl import Program
+from netsor.build.program import Program
 
 Instruction = dict[str, Any]
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.dsl import Program
+from netsor.build.program import Program
 from netsor.functions import exact, write_out
 
 TORCH = {

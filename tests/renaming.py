@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import netsor as ns
 from netsor import ir
-from netsor.compilers.derive.labels import is_named
+from netsor.compilers.derive.entries.labels import is_named
 from netsor.functions import Function, Head
 
 Kind = str  # "program" | "width" | "axis" | "variable" | "function" | "output" | "returned"

@@ -11,12 +11,12 @@ import sympy as sp
 import torch
 
 import netsor as ns
-from netsor.check.evaluate import evaluate as check_value
+from netsor.compilers.lowering.torch_functions import torch_function
 from netsor.compilers.reference import reference
-from netsor.compilers.reference_numpy import evaluate
-from netsor.compilers.torch_functions import torch_function
+from netsor.compilers.reference.values import evaluate
 from netsor.functions import builtin, builtin_names, elu_alpha, write_out
 from netsor.layers import max_pool
+from netsor.run.expressions import evaluate as check_value
 
 X = sp.Symbol("x", real=True)
 PARAMETERS = {"leaky_relu": (Fraction(1, 5),), "polynomial": (1, Fraction(1, 2), -2)}

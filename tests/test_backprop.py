@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from fractions import Fraction
 from math import sqrt
 from typing import Any
@@ -12,8 +11,8 @@ import torch
 from interp import Interpreter
 
 import netsor as ns
-from netsor.backprop import backprop, forward_part
-from netsor.dsl import Program
+from netsor.build.program import Program
+from netsor.passes.backward import backprop, forward_part
 
 
 def deviations(q: Program, data: dict[str, Any], n: int = 32) -> dict[str, float]:
@@ -76,13 +75,6 @@ def test_lines_stand_where_their_forward_line_does() -> None:
     made = {line.out.name: line for line in q.lines}
     assert made["dx1"].loc == made["h2"].loc
     assert made["dh1"].loc == made["h1"].loc
-
-
-def test_the_public_name_is_callable_also_as_a_module() -> None:
-    from netsor.programs import mlp
-
-    module: Any = importlib.import_module("netsor.backprop")
-    assert module(mlp()) == ns.backprop(mlp()) == mlp().backward()
 
 
 def test_backprop_leaves_its_argument_alone() -> None:

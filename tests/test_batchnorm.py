@@ -14,7 +14,7 @@ from torch import Tensor
 import netsor as ns
 from netsor import programs
 from netsor.compilers import expectation
-from netsor.compilers.radial import radial, radial_single
+from netsor.compilers.expectation.radial import radial, radial_single
 from netsor.compilers.sampler import sampled
 from netsor.errors import InputError
 from netsor.layers import batch_norm
@@ -128,7 +128,7 @@ def test_nodes_left_out_and_second_derivatives(name: str, eps: float, monkeypatc
             for one, two, cross in pairs:
                 theta = torch.linspace(-1, 2, cross.numel(), dtype=torch.float64).reshape(cross.shape)
                 found += [radial(phi, phi, (0.5, 0.5), (eps, eps), one, two, cross, d) for d in (None, theta)]
-        monkeypatch.setattr("netsor.compilers.radial._degree", lambda f: None)
+        monkeypatch.setattr("netsor.compilers.expectation.radial._degree", lambda f: None)
     half = len(found) // 2
     for one, two in zip(found[:half], found[half:], strict=True):
         torch.testing.assert_close(one, two, rtol=0, atol=1e-13 * max(1.0, float(two.abs().max())))

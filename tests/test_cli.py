@@ -464,7 +464,7 @@ def test_an_error_of_ours_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch)
     def fails(*_: object) -> str:
         raise RuntimeError("the wheel came off\nand rolled away")
 
-    monkeypatch.setattr("netsor.dsl.Program.__str__", fails)
+    monkeypatch.setattr("netsor.build.program.Program.__str__", fails)
     code, _, err = run("show", "mlp")
     assert code == 2
     assert err.splitlines() == ["netsor: RuntimeError: the wheel came off", "  hint: --debug shows where it was raised"]
@@ -474,7 +474,7 @@ def test_interrupt(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("netsor.dsl.Program.__str__", interrupted)
+    monkeypatch.setattr("netsor.build.program.Program.__str__", interrupted)
     assert run("show", "mlp") == (130, "", "netsor: interrupted\n")
 
 

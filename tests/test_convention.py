@@ -10,7 +10,7 @@ import pytest
 
 import netsor as ns
 from netsor import ir
-from netsor.convention import root
+from netsor.passes.unit_variance import root
 from netsor.programs import mlp
 
 

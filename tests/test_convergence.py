@@ -18,9 +18,9 @@ import torch
 import netsor as ns
 from netsor import programs
 from netsor.compilers.compile import load
-from netsor.compilers.convergence import Convergence, convergence, fit, jackknife
-from netsor.compilers.finite import simulate
-from netsor.compilers.finite.result import Simulation
+from netsor.compilers.experiment.convergence import Convergence, convergence, fit, jackknife
+from netsor.compilers.experiment.result import Simulation
+from netsor.compilers.experiment.simulate import simulate
 from netsor.compilers.lowering.module import Source
 
 WIDTHS, SEEDS = [32, 64, 128, 256], 40

@@ -12,7 +12,7 @@ import pytest
 
 import netsor as ns
 from netsor import layers
-from netsor.dsl import Program
+from netsor.build.program import Program
 
 PAGES = sorted((Path(__file__).parents[1] / "docs" / "layers").glob("*.md"))
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<text>.*?)\n```)?", re.S)

@@ -10,26 +10,27 @@ import guards
 import pytest
 
 from netsor import ir
-from netsor.compilers.derive import nodes, values
+from netsor.compilers.derive import nodes
+from netsor.compilers.derive.entries import values
 
 ROOT = Path(__file__).parents[1]
 
 # Functions that look for some classes and treat all others alike, which is right for any new one. It only shrinks.
 CHAINS = {
     "netsor/facts.py: matrices": "matrices are made by two lines",
-    "netsor/check/finite.py: natural": "inputs; the others are computed",
-    "netsor/check/scalars.py: constants": "a function of constants is constant",
-    "netsor/check/scalars.py: data_sizes": "inputs",
+    "netsor/run/lines.py: natural": "inputs; the others are computed",
+    "netsor/checker/regularity/scalars.py: constants": "a function of constants is constant",
+    "netsor/checker/regularity/scalars.py: data_sizes": "inputs",
     "compilers/finite/arrays.py: values": "random arrays",
-    "compilers/reference.py: vector": "another class raises",
-    "compilers/reference.py: _cov": "variables of an unrolled program, which `vector` has let through",
+    "compilers/reference/interpreter.py: vector": "another class raises",
+    "compilers/reference/interpreter.py: _cov": "variables of an unrolled program, which `vector` has let through",
     "compilers/derive/nodes.py: _scalar": "a moment's argument, a scalar known to be zero",
     "compilers/derive/nodes.py: node_sampled": "data, and lines that `_consumes_size` matches",
     "compilers/derive/rules.py: _pair": "pairs of nodes; `_expand` refuses what no rule takes",
     "compilers/derive/rules.py: _atoms": "pairs of nodes; `_expand` refuses what no rule takes",
-    "compilers/derive/values.py: add": "sums are flattened, other terms are kept",
-    "compilers/derive/values.py: mul": "products are flattened, other factors are kept",
-    "compilers/derive/values.py: sum_over": "sums and products are taken apart",
+    "compilers/derive/entries/values.py: add": "sums are flattened, other terms are kept",
+    "compilers/derive/entries/values.py: mul": "products are flattened, other factors are kept",
+    "compilers/derive/entries/values.py: sum_over": "sums and products are taken apart",
     "compilers/lowering/emit.py: _box": "another index makes no box sum",
     "compilers/lowering/schedule.py: wave_order": "another value makes no wavefront",
     "compilers/lowering/schedule.py: loop_dims": "what moves; symbols are linked whatever the index",
@@ -83,7 +84,7 @@ def test_a_hole_is_seen(hole: str, tmp_path: Path) -> None:
 
 def _copy(to: Path) -> None:
     """The files that define the unions."""
-    for file in ("netsor/ir.py", "compilers/derive/values.py", "compilers/derive/nodes.py"):
+    for file in ("netsor/ir.py", "compilers/derive/entries/values.py", "compilers/derive/nodes.py"):
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, to / file)
 
@@ -121,32 +122,30 @@ class Cut:
 
 # Every pass over lines: what a new index form has to be told to.
 KNOW_LINES = {
-    "netsor/adjoints.py", "netsor/convention.py", "netsor/facts.py", "netsor/formal.py", "netsor/positions.py",
-    "netsor/unroll.py",
-    "netsor/text/infer.py", "netsor/text/notation.py", "netsor/text/printer.py",
-    "netsor/check/elements.py", "netsor/check/finite.py", "netsor/check/flips.py", "netsor/check/scalars.py",
-    "netsor/check/shapes.py", "netsor/check/structure.py", "netsor/check/types.py",
-    "compilers/derive/indexing.py", "compilers/derive/labels.py", "compilers/derive/nodes.py",
-    "compilers/derive/rules.py",
-    "compilers/finite/execute.py", "compilers/finite/lines.py", "compilers/limit_exact.py",
-    "compilers/limit_outputs.py",
-    "compilers/lowering/data.py", "compilers/render/naming.py", "compilers/sampler/linear.py",
-    "compilers/sampler/paths.py",
+    "compilers/derive/entries/labels.py", "compilers/derive/indexing.py", "compilers/derive/nodes.py",
+    "compilers/derive/rules.py", "compilers/finite/execute.py", "compilers/finite/lines.py",
+    "compilers/limit/exact.py", "compilers/limit/outputs.py", "compilers/lowering/data.py",
+    "compilers/render/naming.py", "compilers/sampler/linear.py", "compilers/sampler/paths.py",
+    "netsor/checker/independence/elements.py", "netsor/checker/regularity/scalars.py",
+    "netsor/checker/typing/lines.py", "netsor/checker/typing/structure.py", "netsor/facts.py",
+    "netsor/passes/adjoints.py", "netsor/passes/unit_variance.py", "netsor/passes/unroll.py", "netsor/positions.py",
+    "netsor/run/lines.py", "netsor/run/shapes.py", "netsor/signs/flips.py", "netsor/text/formal.py",
+    "netsor/text/notation.py", "netsor/text/printer.py", "netsor/types.py",
 }  # fmt: skip
 
 # Everything that reads values.
 KNOW_VALUES = {
-    "compilers/cost.py", "compilers/memory.py", "compilers/symbolic.py",
-    "compilers/derive/inline.py", "compilers/derive/requests.py", "compilers/derive/sharing.py",
-    "compilers/derive/values.py",
+    "compilers/budget/cost.py", "compilers/budget/memory.py", "compilers/derive/entries/inline.py",
+    "compilers/derive/entries/sharing.py", "compilers/derive/entries/values.py", "compilers/derive/requests.py",
     "compilers/lowering/emit.py", "compilers/render/structure.py", "compilers/render/writer.py",
+    "compilers/symbolic/kernels.py",
 }  # fmt: skip
 
 
 def test_a_new_class_is_named_wherever_it_has_to_be_known(tmp_path: Path) -> None:
     _source(tmp_path)
     _insert(tmp_path, "netsor/ir.py", "IndexForm =", FLIP, "Flip")
-    _insert(tmp_path, "compilers/derive/values.py", "Value = (", CUT, "Cut")
+    _insert(tmp_path, "compilers/derive/entries/values.py", "Value = (", CUT, "Cut")
     found = [c for c in guards.complaints(tmp_path) if not c.is_chain]
     assert {c.path for c in found if "Flip" in c.text} == KNOW_LINES
     assert {c.path for c in found if "Cut" in c.text} == KNOW_VALUES

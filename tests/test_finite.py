@@ -13,8 +13,9 @@ from load import Case, load
 
 import netsor as ns
 from netsor import programs
-from netsor.compilers.figure import figure, save
-from netsor.compilers.finite import run, simulate
+from netsor.compilers.experiment.figure import figure, save
+from netsor.compilers.experiment.simulate import simulate
+from netsor.compilers.finite import run
 from netsor.compilers.finite.arrays import sample
 from netsor.compilers.finite.inputs import bind
 from netsor.compilers.finite.network import Network

@@ -15,7 +15,7 @@ import torch
 
 import netsor as ns
 from netsor.compilers.compile import compile
-from netsor.compilers.finite import simulate
+from netsor.compilers.experiment.simulate import simulate
 from netsor.layers import attention, avg_pool, concat, conv, dense, global_avg_pool, layer_norm
 from netsor.programs import cnn, cntk, gcn, rnn, transformer
 

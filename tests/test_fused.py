@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import netsor as ns
-from netsor.compilers import fuse
-from netsor.compilers.expectation import fused
+from netsor.compilers.evaluate import fused as fuse
+from netsor.compilers.expectation.blocks import fused
 from netsor.programs import cnn, mlp, rnn, transformer
 
 DTYPES = (torch.float32, torch.float64)

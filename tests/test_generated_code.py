@@ -23,9 +23,9 @@ from renaming import (
 )
 
 import netsor as ns
+from netsor.build.constants import size
 from netsor.compilers.lowering import checked, identifiers
 from netsor.compilers.lowering.identifiers import Identifiers, docstring, literal
-from netsor.constants import size
 from netsor.names import shown
 
 pytestmark = pytest.mark.usefixtures("nothing_runs")

@@ -34,7 +34,7 @@ def loaded_by(statements: str) -> set[str]:
     "statements",
     [
         "import netsor",
-        "import netsor.check",
+        "import netsor.checker",
         "import netsor.cli",
         "import netsor.programs",
         "import netsor as ns\nfrom netsor.programs import mlp\nassert ns.check(mlp()).ok",
@@ -47,5 +47,5 @@ def test_light(statements: str) -> None:
 
 
 def test_public_names_survive_the_import_of_their_submodules() -> None:
-    """`ns.check` is the function, also after something imported the package `netsor.check`."""
-    loaded_by("import netsor as ns\nimport netsor.check\nimport netsor.cli\nassert callable(ns.check)")
+    """`ns.check` is the function, also after something imported the package `netsor.checker`."""
+    loaded_by("import netsor as ns\nimport netsor.checker\nimport netsor.cli\nassert callable(ns.check)")

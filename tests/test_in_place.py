@@ -17,12 +17,14 @@ from test_compositions import LIBRARY
 
 import netsor as ns
 from netsor import ir, programs
-from netsor.compilers import boxes, runtime
-from netsor.compilers.derive import values
-from netsor.compilers.expectation import buffers, fast, mehler, tanh
-from netsor.compilers.expectation.scratch import scratch
+from netsor.compilers import runtime
+from netsor.compilers.derive.entries import values
+from netsor.compilers.expectation import tanh
+from netsor.compilers.expectation.blocks import buffers, fast, mehler
+from netsor.compilers.expectation.blocks.scratch import scratch
 from netsor.compilers.lowering.emit import Emitter
 from netsor.compilers.lowering.functions import Functions
+from netsor.compilers.runtime import boxes
 
 CPU = torch.device("cpu")
 

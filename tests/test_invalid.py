@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import netsor as ns
-from netsor.check.render import render
+from netsor.checker.render import render
 
 FOLDER = Path(__file__).parent / "invalid"
 PROGRAMS = sorted(p for p in FOLDER.iterdir() if p.suffix in (".py", ".netsor"))

@@ -15,7 +15,7 @@ from torch import Tensor
 import netsor as ns
 from netsor import programs
 from netsor.compilers.expectation import record
-from netsor.compilers.joint import joint
+from netsor.compilers.expectation.quadrature.several import joint
 
 COVARIANCE = np.array([[1.3, 0.6], [0.6, 0.8]])
 Two = Callable[[Tensor, Tensor], Tensor]

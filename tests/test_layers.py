@@ -14,7 +14,7 @@ from torch import Tensor
 
 import netsor as ns
 from netsor import ir, layers
-from netsor.dsl import Program
+from netsor.build.program import Program
 
 
 def image() -> tuple[Program, ns.Width, ns.Expr]:

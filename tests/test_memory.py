@@ -18,10 +18,10 @@ from torch import Tensor
 
 import netsor as ns
 from netsor import programs
-from netsor.compilers.gram import whole
-from netsor.compilers.inputs import Inputs, as_inputs
-from netsor.compilers.memory import Bytes, Work
-from netsor.compilers.plan import Call, Plan, planned
+from netsor.compilers.budget.memory import Bytes, Work
+from netsor.compilers.budget.plan import Call, Plan, planned
+from netsor.compilers.evaluate.blocks import whole
+from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.errors import InputError
 from netsor.layers import avg_pool, conv, global_avg_pool
 

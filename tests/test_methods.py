@@ -10,7 +10,7 @@ import torch
 
 import netsor as ns
 from netsor import programs
-from netsor.compilers.results import KernelResult
+from netsor.compilers.evaluate.results import KernelResult
 from netsor.layers import batch_norm
 from netsor.programs import (
     batchnorm_mlp,

@@ -32,8 +32,8 @@ from renaming import (
 import netsor as ns
 from netsor.compilers.finite import run
 from netsor.errors import NetsorError, ParseError, ProgramError
-from netsor.graph import mermaid
 from netsor.programs import BUILTIN as PROGRAMS
+from netsor.text.graph import mermaid
 
 pytestmark = pytest.mark.usefixtures("nothing_runs")
 X = np.random.default_rng(0).normal(size=(2, 3))

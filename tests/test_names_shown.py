@@ -22,8 +22,8 @@ from renaming import (
 import netsor as ns
 from netsor.cli import main
 from netsor.cli.arrays import member
-from netsor.graph import mermaid
 from netsor.markup import code, math
+from netsor.text.graph import mermaid
 
 pytestmark = pytest.mark.usefixtures("nothing_runs")
 X = np.random.default_rng(0).normal(size=(2, 3))
@@ -65,7 +65,7 @@ def test_mermaid(name: str) -> None:
 @pytest.mark.parametrize("name", ["$\\frac$", "$", "_hidden", "a$b$c", "\\", "<b>", "x^{2}"])
 def test_figures(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from netsor.compilers.figure import figure
+    from netsor.compilers.experiment.figure import figure
 
     p, naming = swapped(name)
     canvas = figure([ns.simulate(p, inputs(naming), widths=[8, 16], seeds=2)])

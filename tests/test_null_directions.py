@@ -17,7 +17,7 @@ from torch import Tensor
 import netsor as ns
 from netsor import ir, programs
 from netsor.compilers import expectation
-from netsor.compilers.radial import radial
+from netsor.compilers.expectation.radial import radial
 from netsor.layers import batch_norm
 
 Array = np.ndarray[Any, Any]

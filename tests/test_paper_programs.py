@@ -7,7 +7,7 @@ import torch
 from interp import Interpreter
 from test_backprop import deviations, normal
 
-from netsor.backprop import backprop, forward_part
+from netsor.passes.backward import backprop, forward_part
 from netsor.programs.paper import NAMES, load
 from netsor.text import listing, parse
 

@@ -12,7 +12,7 @@ from test_backprop import GRAPH, PROGRAMS, normal
 
 import netsor as ns
 from netsor import ir, programs
-from netsor.dsl import Program
+from netsor.build.program import Program
 from netsor.programs import BUILTIN
 
 

@@ -14,8 +14,8 @@ from tqdm import tqdm
 import netsor as ns
 from netsor import programs
 from netsor.cli.app import main
-from netsor.compilers import progress
-from netsor.compilers.progress import Progress, spoken
+from netsor.compilers.budget import progress
+from netsor.compilers.budget.progress import Progress, spoken
 from netsor.errors import SamplingWarning, SlowWarning
 
 
@@ -24,7 +24,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr("netsor.compilers.progress.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("netsor.compilers.budget.progress.time.monotonic", lambda: self.now)
 
 
 def test_a_long_call_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from architectures import architecture
 from load import assert_close, load
 
 import netsor as ns
-from netsor.compilers.finite import simulate
+from netsor.compilers.experiment.simulate import simulate
 from netsor.compilers.reference import reference
 from netsor.errors import UnsupportedError
 

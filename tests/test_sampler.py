@@ -13,12 +13,12 @@ from load import Case, cases, load
 
 import netsor as ns
 from netsor import ir
-from netsor.backprop import backprop
-from netsor.compilers.results import KernelResult
+from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.sampler import sampled
 from netsor.compilers.sampler.linear import homogeneous, linear_lines
 from netsor.compilers.sampler.matrices import Direction, triangular
 from netsor.compilers.sampler.normals import Normals, scrambled
+from netsor.passes.backward import backprop
 from netsor.programs import (
     batchnorm_mlp,
     cnn,

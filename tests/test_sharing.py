@@ -6,7 +6,7 @@ import pytest
 import sympy as sp
 
 import netsor as ns
-from netsor.compilers.derive.functions_of import degree
+from netsor.compilers.derive.entries.functions_of import degree
 from netsor.functions import as_function
 from netsor.programs import cnn, mlp
 

@@ -11,19 +11,16 @@ import torch
 
 import netsor as ns
 from netsor import ir
-from netsor.compilers import boxes, plan
+from netsor.compilers.budget import plan
 from netsor.compilers.derive.recursion import derive
 from netsor.compilers.expectation import (
     Fn,
     absolute,
     engine,
     erf,
-    fast,
-    formulas,
     function,
     gaussian,
     gelu,
-    hermite,
     leaky_relu,
     relu,
     scaled,
@@ -34,8 +31,11 @@ from netsor.compilers.expectation import (
     step,
     tanh,
 )
+from netsor.compilers.expectation.blocks import fast, formulas
+from netsor.compilers.expectation.blocks.scratch import scratch
 from netsor.compilers.expectation.functions import from_terms
-from netsor.compilers.expectation.scratch import scratch
+from netsor.compilers.expectation.series import hermite
+from netsor.compilers.runtime import boxes
 from netsor.programs import BUILTIN, cnn, mlp
 
 PAIRS = {

@@ -13,7 +13,7 @@ import netsor as ns
 from netsor import functions
 from netsor.compilers.derive.recursion import derive
 from netsor.compilers.lowering.module import generate
-from netsor.compilers.symbolic_expectation import expectation
+from netsor.compilers.symbolic.expectation import expectation
 from netsor.functions import Function, write_out
 from netsor.programs import cnn, mlp, resnet, rnn
 

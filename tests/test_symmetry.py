@@ -11,11 +11,11 @@ from torch import Tensor
 
 import netsor as ns
 from netsor import programs
-from netsor.compilers.assembled import mirrored, symmetrised
-from netsor.compilers.gram import whole
-from netsor.compilers.inputs import as_inputs
-from netsor.compilers.plan import Plan
-from netsor.compilers.results import KernelResult
+from netsor.compilers.budget.plan import Plan
+from netsor.compilers.evaluate.assembled import mirrored, symmetrised
+from netsor.compilers.evaluate.blocks import whole
+from netsor.compilers.evaluate.inputs import as_inputs
+from netsor.compilers.evaluate.results import KernelResult
 
 DTYPES = [torch.float32, torch.float64]
 TERMS = {"mlp", "mlp tanh", "rnn", "cnn", "cntk", "resnet", "transformer", "gcn"}

@@ -19,11 +19,11 @@ from hypothesis import given, settings
 import netsor as ns
 from netsor import ir
 from netsor.facts import inputs_of
-from netsor.formal import formal
 from netsor.functions import Head
-from netsor.graph import graph, mermaid
 from netsor.programs import BUILTIN
 from netsor.text import listing, parse
+from netsor.text.formal import formal
+from netsor.text.graph import graph, mermaid
 
 TWO_LAYERS = """\
 program two_layer_mlp

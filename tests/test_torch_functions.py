@@ -12,7 +12,7 @@ import torch
 import netsor as ns
 from netsor.compilers import expectation as ex
 from netsor.compilers.lowering.functions import as_fn
-from netsor.compilers.torch_functions import torch_function, torch_source
+from netsor.compilers.lowering.torch_functions import torch_function, torch_source
 from netsor.errors import UnsupportedError
 from netsor.functions import builtin, builtin_names, elu_alpha, write_out
 

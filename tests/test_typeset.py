@@ -15,8 +15,8 @@ from typeset_cases import composed, gated, odd_names, variants
 
 import netsor as ns
 from netsor import markup
+from netsor.compilers.derive.entries.values import Given, walk
 from netsor.compilers.derive.recursion import Recursion, derive
-from netsor.compilers.derive.values import Given, walk
 from netsor.compilers.render.breaking import WIDEST, lines, width
 from netsor.compilers.render.naming import name_latex, symbol_latex
 from netsor.compilers.render.pages import Equation, Page, page

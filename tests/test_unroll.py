@@ -18,7 +18,7 @@ from netsor.compilers.finite.arrays import sample
 from netsor.compilers.finite.inputs import bind, input_lines
 from netsor.errors import ProgramError
 from netsor.layers import attention, avg_pool, conv, max_pool
-from netsor.unroll import Unrolled
+from netsor.passes.unroll import Unrolled
 
 PLAIN = (ir.InputMatrix, ir.InputVector, ir.InputScalar, ir.Data, ir.Trsp, ir.MatMul, ir.Nonlin, ir.Moment)
 

@@ -15,7 +15,7 @@ from test_layers import values
 
 import netsor as ns
 from netsor import layers
-from netsor.dsl import Program
+from netsor.build.program import Program
 
 Read = list[list[int | None]]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netsor import facts, ir
+from netsor.compilers.derive.entries.terms import Terms, dense, inside, scale, sum_left, swap
+from netsor.compilers.derive.entries.values import ONE, Copy, Num, Sym, Value, add, mul
 from netsor.compilers.derive.requests import Ref
 from netsor.compilers.derive.rules import readouts_flip
-from netsor.compilers.derive.terms import Terms, dense, inside, scale, sum_left, swap
-from netsor.compilers.derive.values import ONE, Copy, Num, Sym, Value, add, mul
 from netsor.errors import CheckError, UnsupportedError
 from netsor.functions import exact
 

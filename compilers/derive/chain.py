@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import sympy as sp
 
-from netsor.compilers.derive.functions_of import Sides, derivative
+from netsor.compilers.derive.entries.functions_of import Sides, derivative
+from netsor.compilers.derive.entries.terms import Term, Terms, collect
+from netsor.compilers.derive.entries.values import mul
 from netsor.compilers.derive.normalised import Normalised
 from netsor.compilers.derive.requests import Ref
 from netsor.compilers.derive.scope import Scope
-from netsor.compilers.derive.terms import Term, Terms, collect
-from netsor.compilers.derive.values import mul
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.expectations import Expectations

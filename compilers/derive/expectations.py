@@ -22,6 +22,32 @@ import sympy as sp
 from netsor import ir
 from netsor.compilers.derive import indexing
 from netsor.compilers.derive.chain import ChainRule
+from netsor.compilers.derive.entries.terms import (
+    NONE,
+    UNIT,
+    Deltas,
+    Term,
+    Terms,
+    collect,
+    dense,
+    right_to_left,
+    scale,
+    single,
+)
+from netsor.compilers.derive.entries.values import (
+    ZERO,
+    Copy,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    Num,
+    Renaming,
+    Sym,
+    Value,
+    add,
+    mul,
+    rewrite,
+)
 from netsor.compilers.derive.nodes import (
     AnyNode,
     Atom,
@@ -40,21 +66,6 @@ from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.requests import Ref
 from netsor.compilers.derive.scalars import scalar_function
 from netsor.compilers.derive.scope import Scope
-from netsor.compilers.derive.terms import NONE, UNIT, Deltas, Term, Terms, collect, dense, right_to_left, scale, single
-from netsor.compilers.derive.values import (
-    ZERO,
-    Copy,
-    Expect1,
-    Expect2,
-    ExpectJ,
-    Num,
-    Renaming,
-    Sym,
-    Value,
-    add,
-    mul,
-    rewrite,
-)
 from netsor.errors import UnsupportedError
 from netsor.functions import Head, expression_parity
 

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from netsor import ir
-from netsor.compilers.derive.nodes import AnyNode, Indexed
-from netsor.compilers.derive.requests import Ref, Requests
-from netsor.compilers.derive.terms import Deltas, Term, Terms, collect, sum_left, swap
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.terms import Deltas, Term, Terms, collect, sum_left, swap
+from netsor.compilers.derive.entries.values import (
     ZERO,
     ComposedIndexError,
     Const,
@@ -32,6 +30,8 @@ from netsor.compilers.derive.values import (
     sum_over,
     symbols,
 )
+from netsor.compilers.derive.nodes import AnyNode, Indexed
+from netsor.compilers.derive.requests import Ref, Requests
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules

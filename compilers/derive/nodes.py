@@ -16,10 +16,10 @@ from typing import Any, assert_never, cast
 import sympy as sp
 
 from netsor import facts, ir
-from netsor.check.flips import flips
-from netsor.compilers.derive import labels
+from netsor.compilers.derive.entries import labels
 from netsor.errors import UnsupportedError
 from netsor.facts import inputs_of, merge_dims
+from netsor.signs.flips import flips
 
 
 @dataclass(eq=False)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.functions_of import Sides, degree, derivative
+from netsor.compilers.derive.entries.functions_of import Sides, degree, derivative
+from netsor.compilers.derive.entries.terms import Terms, collect, dense, scale, single
+from netsor.compilers.derive.entries.values import ZERO, Num, Radial, RadialSide, Sym, Value, mul
 from netsor.compilers.derive.nodes import AnyNode, Fun, Reduced, unsupported
 from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.terms import Terms, collect, dense, scale, single
-from netsor.compilers.derive.values import ZERO, Num, Radial, RadialSide, Sym, Value, mul
 from netsor.functions import Head, expression_parity
 from netsor.functions import abs as absolute
 from netsor.functions import sign as signum

@@ -9,16 +9,13 @@ from typing import Any, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.depth import deep_recursion
 from netsor.compilers.derive.arrays import array_terms, tangent_terms
-from netsor.compilers.derive.inline import inline
-from netsor.compilers.derive.labels import is_named
-from netsor.compilers.derive.nodes import Normal, normal_form
-from netsor.compilers.derive.requests import Ref, Restart
-from netsor.compilers.derive.rules import Rules
-from netsor.compilers.derive.sharing import share, unscaled
-from netsor.compilers.derive.terms import Terms, collect, dense, right_to_left, sum_left, swap
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.depth import deep_recursion
+from netsor.compilers.derive.entries.inline import inline
+from netsor.compilers.derive.entries.labels import is_named
+from netsor.compilers.derive.entries.sharing import share, unscaled
+from netsor.compilers.derive.entries.terms import Terms, collect, dense, right_to_left, sum_left, swap
+from netsor.compilers.derive.entries.values import (
     Access,
     Copy,
     Entry,
@@ -32,11 +29,14 @@ from netsor.compilers.derive.values import (
     size_value,
     walk,
 )
+from netsor.compilers.derive.nodes import Normal, normal_form
+from netsor.compilers.derive.requests import Ref, Restart
+from netsor.compilers.derive.rules import Rules
 from netsor.errors import Diagnostic, InputError, UnsupportedError
+from netsor.facts import known, lookup
 from netsor.functions import exact
-from netsor.lookup import known, lookup
 from netsor.markup import one_line
-from netsor.readings import Readings
+from netsor.text.readings import Readings
 
 
 @dataclass

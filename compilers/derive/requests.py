@@ -16,9 +16,8 @@ from typing import Any, Literal, assert_never, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.nodes import AnyNode, Normal
-from netsor.compilers.derive.terms import NONE, Deltas, Term, Terms, collect, structure, swap
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.terms import NONE, Deltas, Term, Terms, collect, structure, swap
+from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Const,
@@ -45,6 +44,7 @@ from netsor.compilers.derive.values import (
     rewrite,
     symbols,
 )
+from netsor.compilers.derive.nodes import AnyNode, Normal
 
 Binding = tuple[tuple[ir.Axis, Sym], ...]
 Space = Literal["const", "input", "pair"]

@@ -15,6 +15,24 @@ import sympy as sp
 
 from netsor import facts, ir
 from netsor.compilers.derive import indexing
+from netsor.compilers.derive.entries.terms import UNIT, Term, Terms, collect, dense, scale, single, sum_left, swap
+from netsor.compilers.derive.entries.values import (
+    ONE,
+    ZERO,
+    Constant,
+    Copy,
+    FeatureDim,
+    Given,
+    Gram,
+    Num,
+    Soft,
+    Sym,
+    Value,
+    add,
+    mul,
+    sum_over,
+    symbols,
+)
 from netsor.compilers.derive.expectations import Expectations
 from netsor.compilers.derive.indexing import own_copy
 from netsor.compilers.derive.nodes import (
@@ -34,24 +52,6 @@ from netsor.compilers.derive.nodes import (
 )
 from netsor.compilers.derive.requests import Ref, Requests
 from netsor.compilers.derive.scalars import inverse_size, scalar_function
-from netsor.compilers.derive.terms import UNIT, Term, Terms, collect, dense, scale, single, sum_left, swap
-from netsor.compilers.derive.values import (
-    ONE,
-    ZERO,
-    Constant,
-    Copy,
-    FeatureDim,
-    Given,
-    Gram,
-    Num,
-    Soft,
-    Sym,
-    Value,
-    add,
-    mul,
-    sum_over,
-    symbols,
-)
 from netsor.functions import exact
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.values import Fn, Num, Sym, Value, add, mul, size_value
+from netsor.compilers.derive.entries.values import Fn, Num, Sym, Value, add, mul, size_value
 from netsor.errors import UnsupportedError
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import sympy as sp
 
+from netsor.compilers.derive.entries.values import Value
 from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.values import Value
 
 
 @dataclass

@@ -17,11 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation import closed, cones, hermite, line, linear, plane, singular
+from netsor.compilers.expectation import closed, cones, singular
 from netsor.compilers.expectation.functions import Fn, from_terms
 from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, gauss, ratio
+from netsor.compilers.expectation.quadrature import line, linear, plane
 from netsor.compilers.expectation.report import record, report
-from netsor.compilers.expectation.tabulated import tabulated
+from netsor.compilers.expectation.series import hermite
+from netsor.compilers.expectation.series.tabulated import tabulated
 from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term
 from netsor.errors import SlowWarning
 

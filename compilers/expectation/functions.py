@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation import terms as _t
-from netsor.compilers.expectation.linear import Piece, pieces
+from netsor.compilers.expectation.quadrature.linear import Piece, pieces
 from netsor.compilers.expectation.terms import Delta, Gate, Number, Numeric, Sum, Term
 
 Call = Callable[[Tensor], Tensor]

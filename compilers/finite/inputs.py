@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from netsor import ir
-from netsor.compilers.arrays import as_tensor, check_layout
-from netsor.compilers.calls import is_inside
+from netsor.compilers.evaluate.arrays import as_tensor, check_layout
+from netsor.compilers.evaluate.calls import is_inside
 from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.errors import InputError
 

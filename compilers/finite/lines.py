@@ -9,7 +9,7 @@ import torch
 
 from netsor import ir
 from netsor.compilers.finite.values import Binding, Value, axis_names
-from netsor.compilers.torch_functions import torch_function
+from netsor.compilers.lowering.torch_functions import torch_function
 from netsor.errors import InputError
 
 Lookup = Callable[[ir.Var], Value]

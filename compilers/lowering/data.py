@@ -9,7 +9,7 @@ from netsor import ir
 from netsor.compilers.derive.nodes import unsupported
 from netsor.compilers.lowering.functions import array
 from netsor.compilers.lowering.identifiers import Numeric
-from netsor.compilers.torch_functions import torch_source
+from netsor.compilers.lowering.torch_functions import torch_source
 from netsor.sizes import fold
 
 

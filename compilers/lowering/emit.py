@@ -15,7 +15,7 @@ from typing import assert_never, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Const,
@@ -48,7 +48,7 @@ from netsor.compilers.derive.values import (
     symbols,
 )
 from netsor.compilers.lowering.functions import Functions, array, number
-from netsor.compilers.torch_functions import torch_source
+from netsor.compilers.lowering.torch_functions import torch_source
 from netsor.functions import Head
 from netsor.sizes import fold
 

@@ -14,7 +14,7 @@ import torch
 
 from netsor.compilers.lowering.checked import execute
 from netsor.compilers.lowering.identifiers import Identifiers, Numeric, comment
-from netsor.compilers.torch_functions import torch_body
+from netsor.compilers.lowering.torch_functions import torch_body
 from netsor.functions import Head, exact, expression_kinks, write_out
 from netsor.names import shown
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from netsor import facts, ir
-from netsor.compilers.derive.recursion import Recursion, Result, entries_in
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.values import (
     Access,
     Entry,
     Expect2,
@@ -20,6 +19,7 @@ from netsor.compilers.derive.values import (
     Value,
     walk,
 )
+from netsor.compilers.derive.recursion import Recursion, Result, entries_in
 from netsor.compilers.lowering.data import DataArrays
 from netsor.compilers.lowering.emit import Emitter
 from netsor.compilers.lowering.functions import Functions

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import networkx as nx
 
-from netsor.compilers.derive.recursion import Result, entries_in
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.values import (
     Access,
     Const,
     Entry,
@@ -22,6 +21,7 @@ from netsor.compilers.derive.values import (
     indices,
     walk,
 )
+from netsor.compilers.derive.recursion import Result, entries_in
 
 Block = list[Entry]
 

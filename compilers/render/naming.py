@@ -15,7 +15,8 @@ from typing import Any, assert_never, cast
 import sympy as sp
 
 from netsor import ir, markup
-from netsor.compilers.derive.labels import is_named
+from netsor.compilers.derive.entries.labels import is_named
+from netsor.compilers.derive.entries.values import Entry
 from netsor.compilers.derive.nodes import (
     AnyNode,
     Atom,
@@ -30,7 +31,6 @@ from netsor.compilers.derive.nodes import (
     is_node_symbol,
 )
 from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.derive.values import Entry
 from netsor.compilers.render.breaking import width
 from netsor.compilers.render.symbols import PRIME
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from netsor.compilers.derive.entries.values import Access, Entry, Num, Value, walk
 from netsor.compilers.derive.recursion import Recursion, Result
-from netsor.compilers.derive.values import Access, Entry, Num, Value, walk
 from netsor.compilers.render.symbols import Names, blocks, taps
 from netsor.compilers.render.text import Text, entry_text
 from netsor.compilers.render.writer import Writer

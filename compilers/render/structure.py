@@ -8,8 +8,7 @@ from typing import Any, assert_never, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Constant,
@@ -33,6 +32,7 @@ from netsor.compilers.derive.values import (
     Value,
     children,
 )
+from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.render.text import entry_text
 from netsor.sizes import fold
 

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import networkx as nx
 
-from netsor.compilers.derive.recursion import entries_in
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.values import (
     Entry,
     Index,
     Inv,
@@ -21,6 +20,7 @@ from netsor.compilers.derive.values import (
     own_symbols,
     walk,
 )
+from netsor.compilers.derive.recursion import entries_in
 
 PRIME = "′"
 

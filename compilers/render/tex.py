@@ -11,7 +11,7 @@ from typing import cast
 import sympy as sp
 
 from netsor import ir, markup
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Copy,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.values import Copy, Entry, Sym, Value
+from netsor.compilers.derive.entries.values import Copy, Entry, Sym, Value
 from netsor.compilers.render.writer import Writer, number_text
 from netsor.text.notation import taps_text
 

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 import sympy as sp
 
-from netsor.compilers.derive.values import Access, Expect1, Expect2, ExpectJ, Value, split
+from netsor.compilers.derive.entries.values import Access, Expect1, Expect2, ExpectJ, Value, split
 
 Z = sp.Symbol("z", real=True)
 

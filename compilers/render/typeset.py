@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from netsor import markup
-from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.values import (
     Expect1,
     Expect2,
     ExpectJ,
@@ -20,6 +19,7 @@ from netsor.compilers.derive.values import (
     indices,
     walk,
 )
+from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.render.breaking import WIDEST, lines, width
 from netsor.compilers.render.naming import Symbols, name_latex
 from netsor.compilers.render.pages import TITLES, Equation, Page, page

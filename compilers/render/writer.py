@@ -10,7 +10,7 @@ from typing import assert_never, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.values import (
+from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Const,

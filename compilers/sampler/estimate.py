@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from netsor.compilers.progress import Progress
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.sampler.normals import Normals
 
 Quantities = dict[str, Tensor]

@@ -12,19 +12,18 @@ import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.backprop import with_backward
-from netsor.compilers.assembled import symmetrised
+from netsor.compilers.budget.progress import Progress, outside, spoken
+from netsor.compilers.evaluate.assembled import symmetrised
+from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram
 from netsor.compilers.finite.values import axis_names
-from netsor.compilers.progress import Progress, outside, spoken
-from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.estimate import Estimate, Forecast, Quantities, estimate
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import Diagnostic, InputError, SamplingWarning
-from netsor.facts import ratio, trained_uses
-from netsor.lookup import known, lookup
+from netsor.facts import known, lookup, ratio, trained_uses
+from netsor.passes.backward import with_backward
 
 SCALAR, VECTOR, TERM = "scalar\n", "vector\n", "terms\n"  # no name begins like these
 SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are relative to

@@ -72,7 +72,7 @@ def accuracy(kernel: Any, data: Digits) -> float:
 
 def evidence(p: Any, kernel: Any, x: Any) -> str:
     """One line: how far networks of two widths are from the limit."""
-    from netsor.compilers.finite import simulate
+    from netsor.compilers.experiment.simulate import simulate
 
     found = simulate(p, x, widths=WIDTHS, seeds=SEEDS, limit=kernel(x))
     narrow, wide = (found.mean("ntk", width) for width in WIDTHS)
@@ -88,7 +88,7 @@ def run(_: argparse.Namespace) -> int:
     start = time.perf_counter()
     data = digits()
 
-    from netsor.check.checker import check
+    from netsor.checker.checks import check
     from netsor.programs import mlp
 
     p = mlp(**SETTINGS)

@@ -19,7 +19,7 @@ def simulate(args: argparse.Namespace) -> int:
         arrays.writable(args.plot)
     inputs = [arrays.read(args.x, p) for p in programs]
 
-    from netsor.compilers.finite import simulate as simulation
+    from netsor.compilers.experiment.simulate import simulate as simulation
 
     results = [
         simulation(p, x, widths=args.widths, seeds=args.seeds) for p, x in zip(programs, inputs, strict=True)
@@ -38,14 +38,14 @@ def simulate(args: argparse.Namespace) -> int:
 
 def _tests(result: Any) -> dict[str, Any]:
     """The tests of convergence by kernel; none from fewer than three widths or two seeds."""
-    from netsor.compilers.convergence import convergence, testable
+    from netsor.compilers.experiment.convergence import convergence, testable
 
     return {c.key: c.as_dict() for c in convergence(result)} if testable(result) else {}
 
 
 def _table(result: Any) -> str:
     """The tests of convergence as printed below the deviations."""
-    from netsor.compilers.convergence import HEAD, convergence, testable
+    from netsor.compilers.experiment.convergence import HEAD, convergence, testable
 
     rows = convergence(result) if testable(result) else []
     return "\n\n" + "\n".join([HEAD, *map(str, rows)]) if rows else ""

@@ -12,7 +12,7 @@ from netsor.cli.problems import OK
 from netsor.cli.settings import parse
 
 if TYPE_CHECKING:
-    from netsor.compilers.results import KernelResult
+    from netsor.compilers.evaluate.results import KernelResult
 
 
 def derive(args: argparse.Namespace) -> int:

@@ -9,14 +9,14 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from netsor.check.checker import check as check_program
-from netsor.check.checker import type_errors
-from netsor.check.report import Report
-from netsor.check.verdicts import VERDICTS
+from netsor.build.program import Program
+from netsor.checker.checks import check as check_program
+from netsor.checker.checks import type_errors
+from netsor.checker.report import Report
+from netsor.checker.verdicts import VERDICTS
 from netsor.cli.load import Source, load, sources
 from netsor.cli.problems import FOUND, OK, UsageError, diagnostics_of, message, status
 from netsor.cli.settings import Settings, parse
-from netsor.dsl import Program
 from netsor.errors import Diagnostic, Location, NetsorError, ParseError, ProgramError
 from netsor.names import shown
 
@@ -43,7 +43,7 @@ def check(args: argparse.Namespace) -> int:
 
 def _print(results: Sequence[tuple[int, Report]], form: str) -> None:
     """The reports; what could not be read is also said on the error stream, for people only there."""
-    from netsor.check.render import render
+    from netsor.checker.render import render
 
     for code, report in results:
         if isinstance(report, Unread) and code > FOUND and form not in ("concise", "github"):
@@ -113,11 +113,11 @@ def show(args: argparse.Namespace) -> int:
     """Print the listing, Definition A.1's form, or a diagram."""
     p = load(args.file, parse(args.set))
     if args.formal:
-        from netsor.formal import formal
+        from netsor.text.formal import formal
 
         text = formal(p)
     elif args.mermaid:
-        from netsor.graph import mermaid
+        from netsor.text.graph import mermaid
 
         text = mermaid(p)
     else:
@@ -128,8 +128,8 @@ def show(args: argparse.Namespace) -> int:
 
 def explain(args: argparse.Namespace) -> int:
     """Print what a code means, with an example and the remedy."""
-    from netsor.check.codes import CODES
-    from netsor.check.codes import explain as explanation
+    from netsor.checker.codes.table import CODES
+    from netsor.checker.codes.table import explain as explanation
 
     if args.code.upper() not in CODES:
         raise UsageError(f"no finding has the code {args.code}", f"the codes: {', '.join(sorted(CODES))}")

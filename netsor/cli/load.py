@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from netsor.build.declared import is_declared
+from netsor.build.program import Program
 from netsor.cli import settings as arguments
 from netsor.cli.problems import UsageError
 from netsor.cli.settings import Settings
-from netsor.declared import is_declared
-from netsor.dsl import Program
 from netsor.errors import Location, NetsorError
 
 

@@ -10,7 +10,7 @@ from netsor.cli.problems import UsageError
 
 def draw(results: Sequence[Any], path: str) -> None:
     """Mean deviations with their 95% intervals on logarithmic axes, fitted slopes, and a guide of slope −1/2."""
-    from netsor.compilers.figure import save
+    from netsor.compilers.experiment.figure import save
 
     try:
         save(results, path)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from netsor.text.printer import listing
 
 if TYPE_CHECKING:
-    from netsor.dsl import Program
+    from netsor.build.program import Program
 
 
 def parse(text: str, file: str = "<listing>") -> Program:
     """The program of a listing. Text that is none is a ParseError, an undefined name a ProgramError."""
-    from netsor.text.parser import read
+    from netsor.parser.statements import read
 
     return read(text, file)
 

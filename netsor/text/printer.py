@@ -7,10 +7,10 @@ from typing import assert_never
 
 from netsor import ir
 from netsor.facts import axes_named, axis_dim, inputs_of
-from netsor.text.function_names import FunctionNames, array_text
-from netsor.text.infer import inferred
+from netsor.text.expressions import Writer, normal, number
+from netsor.text.names import FunctionNames, array_text
 from netsor.text.notation import index_form, label, name_text, ref, size_text
-from netsor.text.printing import Writer, normal, number
+from netsor.types import inferred
 
 
 def listing(p: ir.ProgramLike) -> str:

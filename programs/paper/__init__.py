@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from netsor.dsl import Program
+from netsor.build.program import Program
 from netsor.text import parse
 
 NAMES = ("program_1", "program_2", "section_6_3", "gru", "layernorm", "attention")

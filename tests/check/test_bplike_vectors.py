@@ -8,8 +8,8 @@ import pytest
 from instructions import program
 from load import load
 
-from netsor.check import Report, check
-from netsor.check.bplike import bp_like
+from netsor.checker import Report, check
+from netsor.checker.independence.bplike import bp_like
 
 DIALECT = {"err_moment_in_netsorT", "err_cvar_as_arg", "err_nonlin_on_hvar"}
 PROGRAMS: dict[str, dict[str, Any]] = {

@@ -10,9 +10,9 @@ from instructions import formula, program
 from load import load
 
 from netsor import ir
-from netsor.check import check
-from netsor.check.control import control
-from netsor.check.scalars import neighbourhood
+from netsor.checker import check
+from netsor.checker.regularity.control import control
+from netsor.checker.regularity.scalars import neighbourhood
 
 CONTROL: list[dict[str, Any]] = load("regularity").data["parameter_control"]
 

@@ -9,7 +9,7 @@ from instructions import formula
 from load import load
 
 from netsor import functions as f
-from netsor.check.growth import regularity
+from netsor.checker.regularity.growth import regularity
 
 CASES: dict[str, dict[str, Any]] = {c["formula"]: c for c in load("regularity").data["nonlinearities"]}
 

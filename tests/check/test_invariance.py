@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import netsor as ns
 from netsor import ir
-from netsor.check import Report, check
-from netsor.dsl import Program
+from netsor.build.program import Program
+from netsor.checker import Report, check
 from netsor.errors import NetsorError
 from netsor.facts import inputs_of
 
@@ -95,7 +95,7 @@ def test_true_is_never_contradicted_and_false_has_a_witness(p: Program) -> None:
         assert all(w.replay(report.program.lines) for w in report.witnesses)
         assert report.violations or "no input vector" in report.reasons["bp_like"]
     if report.bp_like:
-        from netsor.check.gia import gia_valid
+        from netsor.checker.independence.gia import gia_valid
 
         verdict, why, _ = gia_valid(report.program.lines, None)
         assert verdict is not False, why

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import netsor as ns
-from netsor.check import Report, check
+from netsor.checker import Report, check
 from netsor.programs import BUILTIN
 
 
@@ -157,7 +157,7 @@ def test_gradients() -> None:
 
 
 def test_check_is_callable_after_its_package_is_imported() -> None:
-    importlib.import_module("netsor.check.types")
+    importlib.import_module("netsor.checker.typing.lines")
     assert ns.check(deep(1)).ok
 
 

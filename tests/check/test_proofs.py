@@ -10,10 +10,10 @@ import sympy as sp
 import netsor as ns
 from netsor import functions as f
 from netsor import ir
-from netsor.check import check
-from netsor.check.control import control
-from netsor.check.growth import regularity
-from netsor.check.scalars import neighbourhood
+from netsor.checker import check
+from netsor.checker.regularity.control import control
+from netsor.checker.regularity.growth import regularity
+from netsor.checker.regularity.scalars import neighbourhood
 
 X, Y, C = ir.arg(0), ir.arg(1), ir.param(0)
 INVERSE, TANGENT = f.function("inverse", lambda x: 1 / x), f.function("tangent", lambda x: sp.tan(x))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import netsor as ns
-from netsor.check import Report, check
-from netsor.check.codes import CODES, explain, page
-from netsor.check.render import formats, render
-from netsor.declared import is_declared
+from netsor.build.declared import is_declared
+from netsor.checker import Report, check
+from netsor.checker.codes.table import CODES, explain, page
+from netsor.checker.render import formats, render
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,5 +107,5 @@ def test_explanations(code: str) -> None:
 
 
 def test_the_page_of_codes_agrees() -> None:
-    """`python -c "from netsor.check.codes import page; print(page(), end='')" > docs/codes.md` writes it."""
+    """`python -c "from netsor.checker.codes.table import page; print(page(), end='')" > docs/codes.md` writes it."""
     assert (ROOT / "docs" / "codes.md").read_text(encoding="utf-8") == page()

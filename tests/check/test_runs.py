@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from interp import Interpreter
 
 from netsor import ir
-from netsor.backprop import backprop
-from netsor.check.finite import execute, generic
-from netsor.check.scalars import ranges
-from netsor.check.shapes import Sizes, fitting
-from netsor.dsl import Program
+from netsor.build.program import Program
+from netsor.checker.regularity.scalars import ranges
+from netsor.passes.backward import backprop
 from netsor.programs import BUILTIN
+from netsor.run.lines import execute, generic
+from netsor.run.shapes import Sizes, fitting
 
 
 def compare(p: Program) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from netsor.check import check
+from netsor.checker import check
 from netsor.programs import BUILTIN
 
 

@@ -9,8 +9,9 @@ import sympy as sp
 
 import netsor as ns
 from netsor import functions, ir, measure
-from netsor.check import check, checker
-from netsor.check.work import GIVEN_UP, SpentError, Work
+from netsor.checker import check
+from netsor.checker import checks as checker
+from netsor.run.work import GIVEN_UP, SpentError, Work
 
 HEAD = "width n\ndata x\nW : A(n, x)\nV : A(n, n)\nv : G(n) readout\nh := W @ x\n"
 

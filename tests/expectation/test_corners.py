@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from netsor.compilers import expectation as ex
-from netsor.compilers.expectation import engine, fast
-from netsor.compilers.expectation.scratch import scratch
+from netsor.compilers.expectation import engine
+from netsor.compilers.expectation.blocks import fast
+from netsor.compilers.expectation.blocks.scratch import scratch
 
 CORNERS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("corners.json").read_text())
 FUNCTIONS: dict[str, Callable[[], ex.Fn]] = {

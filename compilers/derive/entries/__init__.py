@@ -1,0 +1,1 @@
+"""The language of recursions: values, terms, labels, and what rewrites them."""

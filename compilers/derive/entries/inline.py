@@ -1,0 +1,174 @@
+"""Entries that are only an index form of another, or a step on the way to one reader, put into their readers.
+
+What remains is an entry for each line of the program and for what several readers share. Sums over the taps of a
+window then read the window's source, and sums of products are contractions. An entry is zero where an index leaves its
+axis: one whose value does not vanish there by itself is not put into a reader whose index may leave it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, assert_never, cast
+
+from netsor.compilers.derive.entries.values import (
+    Access,
+    Add,
+    ComposedIndexError,
+    Const,
+    Constant,
+    Copy,
+    Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    FeatureDim,
+    Fn,
+    Given,
+    Gram,
+    Ind,
+    Index,
+    Mul,
+    Num,
+    Radial,
+    Renaming,
+    SizeValue,
+    Soft,
+    Sum,
+    Sym,
+    Value,
+    add,
+    map_children,
+    mul,
+    rewrite,
+    sum_over,
+    walk,
+)
+
+PLAIN = Num | Access | Given | Constant | SizeValue | FeatureDim | Add | Mul | Ind | Fn
+
+
+def inline(entries: list[Entry], results: list[Any], lines: frozenset[str], fresh: Callable[[], int]) -> None:
+    """Inline in place; `results` have a `value`, `lines` are the names of the program's variables.
+
+    `fresh` numbers new symbols, for the sums that are put into a reader.
+    """
+    holders: list[Any] = [*entries, *results]
+    uses = Counter(a.entry for holder in holders for a in walk(holder.value) if isinstance(a, Access))
+    done: set[int] = set()
+
+    def put_in(holder: Any) -> None:
+        if id(holder) not in done:
+            done.add(id(holder))
+            holder.value = _replaced(holder.value, lambda a: _inlined(a, uses, lines, put_in, fresh))
+
+    for holder in holders:
+        put_in(holder)
+
+
+def _inlined(
+    a: Access, uses: Counter[Entry], lines: frozenset[str], put_in: Callable[[Entry], None], fresh: Callable[[], int]
+) -> Value:
+    e = a.entry
+    if not _wanted(e, uses, lines):
+        return a
+    put_in(e)
+    value = cast(Value, e.value)
+    if not _wanted(e, uses, lines) or any(isinstance(v, Access) and v.entry is e for v in walk(value)):
+        return a
+    if not all(_stays_inside(d, i, a.copy) or _vanishes(value, d) for d, i in zip(e.dims, a.idx, strict=True)):
+        return a
+    copies: dict[Copy, Copy] = {"s": a.copy} if e.space == "input" else {}
+    sums = [v.sym for v in walk(value) if isinstance(v, Sum)]
+    if sums and not all(isinstance(i, Sym) for i in a.idx):
+        return a
+    table: dict[Sym, Index] = dict(zip(e.dims, a.idx, strict=True))
+    table |= {s: s._replace(number=fresh(), copy=copies.get(s.copy, s.copy)) for s in sums}
+    try:
+        return rewrite(value, Renaming(table, copies))
+    except ComposedIndexError:
+        return a
+
+
+def _stays_inside(d: Sym, i: Index, copy: Copy) -> bool:
+    """Is an index never outside the entry's axis d, where the entry is zero?"""
+    return isinstance(i, Const) or (isinstance(i, Sym) and _same_axis(i, d, copy))
+
+
+def _same_axis(s: Sym, d: Sym, copy: Copy) -> bool:
+    """Do a symbol and an entry's dimension, read in the given copy, run over the same elements?"""
+    return s.size == d.size and (isinstance(s.size, int) or s.copy == (copy if d.copy == "s" else d.copy))
+
+
+def _vanishes(v: Value, d: Sym) -> bool:
+    """Is a value zero wherever its symbol d is outside its axis?"""
+    match v:
+        case Access():
+            return any(i == d and _same_axis(d, own, v.copy) for own, i in zip(v.entry.dims, v.idx, strict=True))
+        case Given():
+            return d in v.idx
+        case Constant():
+            return d in v.idx and v.array != "position"
+        case Ind():
+            return v.left == d and v.size == d.size and (isinstance(d.size, int) or v.copy == d.copy)
+        case Add():
+            return all(_vanishes(x, d) for x in v.args)
+        case Mul():
+            return any(_vanishes(x, d) for x in v.args)
+        case (
+            Num() | Gram() | SizeValue() | FeatureDim() | Sum() | Fn() | Soft() | Expect1() | Expect2() | ExpectJ()
+            | Radial()
+        ):  # fmt: skip
+            return False
+        case _:
+            assert_never(v)
+
+
+def _wanted(e: Entry, uses: Counter[Entry], lines: frozenset[str]) -> bool:
+    if isinstance(e.value, Access) or _is_multiple(e.value):
+        return True
+    value = cast(Value, e.value)
+    if uses[e] != 1 or _is_line(e, lines):
+        return False
+    contracted = isinstance(value, Mul) and not e.recurrent
+    return all(isinstance(v, PLAIN) or (contracted and _contracts(v)) for v in walk(value))
+
+
+def _is_multiple(v: Value | None) -> bool:
+    """A number times another entry."""
+    return isinstance(v, Mul) and len(v.args) == 2 and isinstance(v.args[0], Num) and isinstance(v.args[1], Access)
+
+
+def _contracts(v: Value) -> bool:
+    """A sum of products of entries at plain indices: a factor of a contraction."""
+    if not isinstance(v, Sum) or not isinstance(v.body, Mul):
+        return False
+    return all(
+        isinstance(f, Access | Given | Num) and all(isinstance(i, Sym) for i in getattr(f, "idx", ()))
+        for f in v.body.args
+    )
+
+
+def _is_line(e: Entry, lines: frozenset[str]) -> bool:
+    """Is the entry the kernel of one line of the program?"""
+    return len({r.node for r in e.refs}) == 1 and getattr(e.refs[0].node, "label", "") in lines
+
+
+def _replaced(v: Value, of: Callable[[Access], Value]) -> Value:
+    """A value with every Access replaced, sums distributed again."""
+    match v:
+        case Access():
+            return of(v)
+        case Add():
+            return add(*(_replaced(x, of) for x in v.args))
+        case Mul():
+            return mul(*(_replaced(x, of) for x in v.args))
+        case Sum():
+            return sum_over(v.sym, _replaced(v.body, of))
+        case (
+            Num() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Ind() | Fn() | Soft() | Expect1()
+            | Expect2() | ExpectJ() | Radial()
+        ):  # fmt: skip
+            return map_children(v, lambda x: _replaced(x, of))
+        case _:
+            assert_never(v)

@@ -1,0 +1,1 @@
+"""Arrays in, blocks of pairs, results out."""

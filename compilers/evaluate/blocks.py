@@ -1,0 +1,300 @@
+"""Gram matrices by blocks, half of them in the symmetric call, which is exactly symmetric.
+
+Quantities of single inputs are computed once for a band of inputs (`plan`); a block slices them.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from netsor.compilers.budget.plan import Plan
+from netsor.compilers.budget.progress import Progress
+from netsor.compilers.evaluate.assembled import Joined, Place, Placed, symmetrised
+from netsor.compilers.evaluate.inputs import Inputs
+from netsor.compilers.evaluate.results import KernelResult, describe_log, flat, nested
+from netsor.compilers.expectation import record
+from netsor.compilers.expectation.blocks.scratch import current, scratch
+
+Each = Callable[[Inputs], Any]
+Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
+Put = Callable[[str, Tensor, Place], None]
+MOSTLY = 8  # with more than one pair in so many near |ρ| = 1, blocks are computed again
+
+
+def whole(
+    each: Each, pairs: Pairs, one: Inputs, two: Inputs | None, get: frozenset[str], plan: Plan | None = None,
+    wide: bool = False, fused: Any = None, progress: Progress | None = None,
+) -> KernelResult:  # fmt: skip
+    """All pairs of one and two (of one with itself when two is None), as a plan cuts them.
+
+    `wide`: evaluated in float64 whatever the inputs' dtype, which the results keep. `fused`: the blocks
+    compiled (`fuse.Fused`).
+    """
+    if wide and one.dtype != torch.float64:
+        double = None if two is None else two.to(torch.float64)
+        found = whole(each, pairs, one.to(torch.float64), double, get, plan, progress=progress)
+        return found.to(one.dtype)
+    two = None if two is not None and same(one, two) else two
+    with record() as log, progress or Progress() as shown:
+        kind = Again if plan is not None and plan.again and tracked(one, two) else Blocks
+        run = kind(each, pairs, one, two, get, plan or Plan(), fused)
+        out = _assemble(run, shown)
+    result = _result(run.singles(), out)
+    result.method, result.error = describe_log(log)
+    return result
+
+
+def same(one: Inputs, two: Inputs) -> bool:
+    """Are these the same numbers, in arrays that need no gradient?"""
+    pairs = [(one.arrays[k], two.arrays[k]) for k in one.arrays]
+    return not tracked(one, two) and all(
+        x.shape == y.shape and x.dtype == y.dtype and torch.equal(x, y) for x, y in pairs
+    )
+
+
+def tracked(*batches: Inputs | None) -> bool:
+    """Does a gradient flow to an array?"""
+    return torch.is_grad_enabled() and any(
+        t.requires_grad for batch in batches if batch is not None for t in batch.arrays.values()
+    )
+
+
+class Blocks:
+    """The kernels of all blocks, one after the other.
+
+    Pairs too close to |ρ| = 1, for float32 or a compiled block, are computed again, a band at a time.
+    """
+
+    def __init__(
+        self, each: Each, pairs: Pairs, one: Inputs, two: Inputs | None, get: frozenset[str], plan: Plan,
+        fused: Any = None,
+    ) -> None:  # fmt: skip
+        self.each, self.pairs, self.get, self.plan = each, pairs, get, plan
+        self.one, self.two, self.symmetric = one, one if two is None else two, two is None
+        self.shape = self.one.samples, self.two.samples
+        self.near: list[Tensor] = []  # numbers of the two inputs, [entries, 2]
+        self.differentiable = tracked(one, two)
+        self.fused = None if self.differentiable else fused
+        self._rows: tuple[slice, Any] | None = None
+        self._single: dict[str, list[Tensor]] = {}
+
+    def run(self, put: Put, shown: Progress) -> None:
+        """Give every kernel of every block to `put`; of a symmetric call those on and above the diagonal."""
+        for rows, cols in self.plan.bands(*self.shape, self.symmetric):
+            with scratch() as shared:
+                if self.plan.spare is not None:
+                    shared.buffers.spare = self.plan.spare
+                a = self._rows_of(rows)
+                b = a if self._own(rows, cols) else self.quantities(self.two, cols)
+                self._band(a, b, rows, cols, put, shown)
+
+    def singles(self) -> dict[str, Tensor]:
+        """What was asked for of every input alone."""
+        return {key: parts[0] if len(parts) == 1 else torch.cat(parts) for key, parts in self._single.items()}
+
+    def _own(self, rows: slice, cols: slice) -> bool:
+        return self.symmetric and rows == cols
+
+    # ------------------------------------------------------------ quantities of inputs
+
+    def _rows_of(self, rows: slice) -> Any:
+        if self._rows is None or self._rows[0] != rows:
+            self._rows = None  # dropped before the next are computed
+            found = self.quantities(self.one, rows)
+            self._rows = rows, found
+            self._keep(found)
+        return self._rows[1]
+
+    def _keep(self, a: Any) -> None:
+        for key in self.get:
+            value = a.results.get(key)
+            if value is not None:
+                self._single.setdefault(key, []).append(value)
+
+    def quantities(self, data: Inputs, part: slice) -> Any:
+        """The quantities of some inputs, `plan.chunk` at a time."""
+        some = data if part == slice(0, data.samples) else data.slice(part)
+        if some.samples <= self.plan.chunk:
+            return self._computed(some)
+        starts = range(0, some.samples, self.plan.chunk)
+        found = []
+        for i in starts:
+            with scratch():
+                found.append(self._computed(some.slice(slice(i, min(i + self.plan.chunk, some.samples)))))
+        return type(found[0]).joined(found, some)
+
+    def _computed(self, data: Inputs) -> Any:
+        found = self.each(data)
+        shared = current()
+        if shared is not None:
+            shared.release()
+        return found
+
+    # ------------------------------------------------------------ blocks
+
+    def _band(self, a: Any, b: Any, rows: slice, cols: slice, put: Put, shown: Progress) -> None:
+        if self.fused is not None:
+            a, b = self.fused.extended(a, b)
+        own = self._own(rows, cols)
+        shown.ready()
+        for i, j in self.plan.blocks(rows.stop - rows.start, cols.stop - cols.start, own):
+            block = _moved(i, rows.start), _moved(j, cols.start)
+            for key, value in self._block(a.rows(i), b.cols(j), *block).items():
+                put(key, symmetrised(value) if own and i == j else value, block)
+            shown.done(_pairs(i, j, own))
+        self._repair(put)
+
+    def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[str, Tensor]:
+        shared = current()
+        assert shared is not None
+        if self.fused is not None:
+            first, second = (
+                torch.arange(s.start, s.stop, device=a.data.device, dtype=a.data.dtype) for s in (rows, cols)
+            )
+            # nothing meets itself unless both are inputs of one batch
+            found = self.fused(a, b, first[:, None], (second if self.symmetric else -1 - second)[None])
+            if found is not None:
+                self._mark(found[1], rows, cols)
+                return found[0]
+        shared.tangents = not self.get.isdisjoint(("ntk", "terms"))
+        shared.watching = a.data.dtype == torch.float32 and not self.differentiable
+        out = flat(self.pairs(a, b, self.get))
+        if shared.near is not None:
+            self._mark(shared.near, rows, cols)
+        shared.watching = False
+        shared.release()
+        return out
+
+    def _mark(self, mask: Tensor, rows: slice, cols: slice) -> None:
+        found = mask.expand(rows.stop - rows.start, cols.stop - cols.start).nonzero()
+        found = found + torch.tensor([rows.start, cols.start], device=found.device)
+        if self.symmetric:
+            found = found[found[:, 0] <= found[:, 1]]
+        if len(found):
+            self.near.append(found)
+
+    def _repair(self, put: Put) -> None:
+        """The entries of a band that were too near for float32, from the inputs in float64."""
+        if not self.near:
+            return
+        shared = current()
+        if shared is not None:
+            shared.buffers.forget()
+        numbers = torch.cat(self.near)
+        self.near.clear()
+        (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
+        a, b = (self._wide(data, k) for data, k in ((self.one, one), (self.two, two)))
+        if len(numbers) * MOSTLY > len(one) * len(two):
+            self._repair_blocks(put, a, b, numbers, torch.stack((rows, cols), 1))
+            return
+        for some in torch.arange(len(numbers), device=numbers.device).split(self.plan.few):
+            i, j = rows[some], cols[some]
+            with scratch():
+                found = flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get))
+            for key, value in found.items():
+                put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
+
+    def _repair_blocks(self, put: Put, a: Any, b: Any, numbers: Tensor, places: Tensor) -> None:
+        """By blocks, in which the inputs share more than in pairs of their own; of which the near pairs are taken."""
+        with scratch():
+            for rows, cols in self.plan.blocks(a.data.samples, b.data.samples, False):
+                start = torch.tensor([rows.start, cols.start], device=places.device)
+                end = torch.tensor([rows.stop, cols.stop], device=places.device)
+                inside = ((places >= start) & (places < end)).all(1)
+                if not bool(inside.any()):
+                    continue
+                i, j = (places[inside] - start).unbind(1)
+                for key, value in flat(self.pairs(a.rows(rows), b.cols(cols), self.get)).items():
+                    put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
+
+    def _wide(self, data: Inputs, numbers: Tensor) -> Any:
+        some = data.slice(numbers).to(torch.float64)
+        with scratch():
+            return self.quantities(some, slice(0, some.samples))
+
+
+class Again(Blocks):
+    """Blocks with gradients whose graphs are not kept: each is computed again in the backward pass."""
+
+    def run(self, put: Put, shown: Progress) -> None:
+        left, right = _split(self.one, self.plan.tile), _split(self.two, self.plan.tile)
+        for rows, cols in self.plan.blocks(*self.shape, self.symmetric):
+            a, b = left[rows.start // self.plan.tile], right[cols.start // self.plan.tile]
+            names, found = self._checkpointed(a, a if self._own(rows, cols) else b, rows, cols)
+            for key, value in zip(names, found, strict=True):
+                if not key.startswith(SINGLE):
+                    put(key, value, (rows, cols))
+                elif cols.start == (rows.start if self.symmetric else 0):
+                    self._single.setdefault(key.removeprefix(SINGLE), []).append(value)
+            shown.done(_pairs(rows, cols, self.symmetric))
+
+    def _checkpointed(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> tuple[list[str], tuple[Tensor, ...]]:
+        names: list[str] = []
+        context = contextvars.copy_context()  # what the call has set, such as how to sample, holds in the backward pass
+
+        def body(*tensors: Tensor) -> tuple[Tensor, ...]:
+            first = one.having(dict(zip(one.arrays, tensors, strict=False)))
+            second = first if one is two else two.having(dict(zip(two.arrays, tensors[len(one.arrays) :], strict=True)))
+            found = context.copy().run(self._alone, first, second, rows, cols)
+            names[:] = list(found)
+            return tuple(found.values())
+
+        tensors = [*one.arrays.values(), *(() if one is two else two.arrays.values())]
+        return names, checkpoint(body, *tensors, use_reentrant=False, preserve_rng_state=False)
+
+    def _alone(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> dict[str, Tensor]:
+        with scratch():
+            a = self._computed(one)
+            b = a if one is two else self._computed(two)
+            out = self._block(a.rows(ALL), b.cols(ALL), rows, cols)
+        if one is two:
+            out = {key: symmetrised(value) for key, value in out.items()}
+        singles = {key: a.results.get(key) for key in self.get}
+        return out | {SINGLE + key: value for key, value in singles.items() if value is not None}
+
+
+SINGLE = "single\n"  # no name begins like this
+ALL = slice(None)
+
+
+def _split(data: Inputs, size: int) -> list[Inputs]:
+    """The inputs in groups of a size; their gradients are put together once."""
+    parts = {name: x.split(size) for name, x in data.arrays.items()}
+    count = -(-data.samples // size)
+    return [data.having({name: x[k] for name, x in parts.items()}) for k in range(count)]
+
+
+def _pairs(rows: slice, cols: slice, symmetric: bool) -> int:
+    """Pairs in a block, each once."""
+    n, m = rows.stop - rows.start, cols.stop - cols.start
+    return n * (n + 1) // 2 if symmetric and rows == cols else n * m
+
+
+def _moved(s: slice, by: int) -> slice:
+    return slice(s.start + by, s.stop + by)
+
+
+# ---------------------------------------------------------------- putting blocks together
+
+
+def _assemble(run: Blocks, shown: Progress) -> dict[str, Any]:
+    whole = Joined(run.shape, run.symmetric) if run.differentiable else Placed(run.shape, run.symmetric)
+    run.run(whole.put, shown)
+    return nested(whole.all())
+
+
+def _result(singles: dict[str, Tensor], out: dict[str, Any]) -> KernelResult:
+    result = KernelResult()
+    for key, value in out.items():
+        if key in ("nngp", "ntk", "terms"):
+            setattr(result, key, value)
+        else:
+            result.vectors[key] = value
+    result.vectors |= singles
+    return result

@@ -1,0 +1,40 @@
+"""Kernels of every input with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.predict.samples import batches
+
+BLOCK = 32  # inputs of one call: the kernel's own diagonal is exact in it, and few pairs are computed in vain
+
+
+def diagonals(
+    kernel: Callable[..., KernelResult], x: Any, get: tuple[str, ...], single: Collection[str]
+) -> KernelResult:
+    """The diagonals of the kernel's calls on batches of a few inputs; `single` are the results without pairs."""
+    parts = [kernel(part, get=get) for part in batches(x, BLOCK)]
+    out = parts[0]
+
+    def joined(name: str, values: list[Tensor]) -> Tensor:
+        return torch.cat(values if name in single else [_diagonal(v) for v in values])
+
+    for name in ("nngp", "ntk"):
+        if getattr(out, name) is not None:
+            setattr(out, name, joined(name, [getattr(r, name) for r in parts]))
+    if out.terms is not None:
+        out.terms = {k: joined("terms", [r.terms[k] for r in parts]) for k in out.terms}
+    out.vectors = {k: joined(k, [r.vectors[k] for r in parts]) for k in out.vectors}
+    errors = [r.error for r in parts if r.error is not None]
+    out.error = max(errors) if errors else None
+    return out
+
+
+def _diagonal(value: Tensor) -> Tensor:
+    """`[n, *axes, *axes′]` from `[n, n, *axes, *axes′]`."""
+    return value.diagonal(dim1=0, dim2=1).movedim(-1, 0)

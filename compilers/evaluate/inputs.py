@@ -1,0 +1,142 @@
+"""Arrays as users give them, checked against what a program asks for."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.evaluate.arrays import as_tensor, check_layout, layout_hint, rank_hint
+from netsor.errors import InputError
+
+Signature = Mapping[str, tuple[str, tuple[tuple[str, int | None], ...]]]
+Part = slice | Tensor  # of the samples: a range, or their numbers
+
+
+class Inputs:
+    """One batch: an array per input (`data[name]`), `size` per data axis, and what tensors made beside it need."""
+
+    def __init__(self, signature: Signature, arrays: Mapping[str, Tensor]) -> None:
+        self.signature = signature
+        self.arrays = dict(arrays)
+        self.size: dict[str, int] = {}
+        for name, (kind, axes) in signature.items():
+            self._check(name, kind, axes)
+        first = next(iter(self.arrays.values()))
+        self.dtype, self.device, self.samples = first.dtype, first.device, first.shape[0]
+        self._constants: dict[Any, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.arrays[name]
+
+    def constant(self, array: Any) -> Tensor:
+        """A nested tuple of numbers as a tensor of the batch's dtype."""
+        if array not in self._constants:
+            self._constants[array] = torch.tensor(array, dtype=torch.float64).to(self.dtype).to(self.device)
+        return self._constants[array]
+
+    def put(self, name: str, value: Tensor) -> None:
+        """Keep a function of the data beside it."""
+        self.arrays[name] = value
+
+    def same_features(self, other: Inputs) -> None:
+        """InputError when a network input has another dimension in the other batch."""
+        for name, (kind, _) in self.signature.items():
+            mine, theirs = self.arrays[name].shape[-1], other.arrays[name].shape[-1]
+            if kind == "data" and mine != theirs:
+                raise InputError(
+                    f"{name} has {mine} features in the first batch and {theirs} in the second", code="NT602"
+                )
+
+    def features(self) -> dict[str, int]:
+        """The sizes of the axes, and as "feature" the largest dimension of the data."""
+        dims = [self.arrays[name].shape[-1] for name, (kind, _) in self.signature.items() if kind == "data"]
+        return {"feature": max(dims, default=1)} | self.size
+
+    def slice(self, part: Part) -> Inputs:
+        """Some of the samples."""
+        return self.having({k: v[part] for k, v in self.arrays.items()})
+
+    def having(self, arrays: Mapping[str, Tensor]) -> Inputs:
+        """The same with other samples, `[sample, …]` like these."""
+        twin = copy.copy(self)
+        twin.arrays = dict(arrays)
+        twin.samples = next(iter(twin.arrays.values())).shape[0]
+        return twin
+
+    def rows(self, part: Part) -> Inputs:
+        """Some of the samples as the first inputs of pairs: arrays [n, 1, ...]."""
+        twin = self.slice(part)
+        twin.arrays = {k: v.unsqueeze(1) for k, v in twin.arrays.items()}
+        return twin
+
+    def cols(self, part: Part, aligned: bool = False) -> Inputs:
+        """Some of the samples as the second inputs: [1, m, ...], or, one for each of the first, [n, 1, ...]."""
+        twin = self.slice(part)
+        twin.arrays = {k: v.unsqueeze(1 if aligned else 0) for k, v in twin.arrays.items()}
+        twin.samples = 1 if aligned else twin.samples
+        return twin
+
+    def to(self, dtype: torch.dtype) -> Inputs:
+        """The same batch in another dtype."""
+        return Inputs(self.signature, {k: v.to(dtype) for k, v in self.arrays.items()})
+
+    def _check(self, name: str, kind: str, axes: Sequence[tuple[str, int | None]]) -> None:
+        value = self.arrays[name]
+        want = ["sample", *(a for a, _ in axes), *(["feature"] if kind == "data" else [])]
+        if value.dim() != len(want):
+            raise InputError(
+                f"{name} has {value.dim()} dimensions, the program wants {len(want)}: [{', '.join(want)}], got"
+                f" shape {tuple(value.shape)}",
+                code="NT601", hint=rank_hint([a for a, _ in axes], value.shape) if kind == "data" else None,
+            )  # fmt: skip
+        for (axis, fixed), size in zip(axes, value.shape[1:], strict=False):
+            known = self.size.setdefault(axis, fixed if fixed is not None else size)
+            if size != known or (fixed is not None and size != fixed):
+                raise InputError(
+                    f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602",
+                    hint=layout_hint(name, [a for a, _ in axes], value.shape) if kind == "data" else None,
+                )  # fmt: skip
+        if bool(torch.isfinite(value.sum())):  # NaN and infinity stay in a sum
+            return
+        bad = (~torch.isfinite(value)).nonzero()
+        if len(bad):
+            place = tuple(bad[0].tolist())
+            raise InputError(
+                f"{name} is not finite in sample {place[0]}: {name}{list(place)} is {float(value[place])}",
+                code="NT603", hint="remove NaN and infinity",
+            )  # fmt: skip
+
+
+def as_inputs(signature: Signature, x: Any, dtype: torch.dtype | None, device: Any) -> Inputs:
+    """An array (one input), or a dict from name to array, as tensors of one floating dtype."""
+    if isinstance(x, Inputs):
+        return x
+    if not isinstance(x, Mapping):
+        if len(signature) != 1:
+            raise InputError(f"the program has inputs {', '.join(signature)}: give a dict", code="NT604")
+        x = {next(iter(signature)): x}
+    missing, extra = [k for k in signature if k not in x], [k for k in x if k not in signature]
+    if missing or extra:
+        what = f"missing {', '.join(missing)}" if missing else f"unknown {', '.join(map(str, extra))}"
+        raise InputError(f"inputs of the program are {', '.join(signature)}: {what}", code="NT604")
+    tensors = {k: as_tensor(k, x[k]) for k in signature}
+    counts = {k: v.shape[0] if v.dim() else 0 for k, v in tensors.items()}
+    if len(set(counts.values())) > 1:
+        raise InputError(f"inputs have different numbers of samples: {counts}", code="NT602")
+    common = dtype or _promoted(tensors.values())
+    found = Inputs(signature, {k: v.to(common).to(device or v.device) for k, v in tensors.items()})
+    for name, (kind, axes) in signature.items():
+        if kind == "data":
+            check_layout(name, [axis for axis, _ in axes], tensors[name].shape)
+    return found
+
+
+def _promoted(tensors: Any) -> torch.dtype:
+    out: torch.dtype | None = None
+    for t in tensors:
+        out = t.dtype if out is None else torch.promote_types(out, t.dtype)
+    return out or torch.float64

@@ -1,0 +1,98 @@
+"""What a compiled kernel returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor.errors import InputError
+from netsor.markup import one_line
+from netsor.text.display import Table, Tabled
+
+TERM = "terms\n"  # no name begins like this
+
+
+@dataclass
+class KernelResult(Tabled):
+    """Kernels `[N1, N2, *output axes, *output axes′]`; None where they were not asked for.
+
+    `terms` is the NTK by trained array. `vectors` holds the second moments of named vectors and the limits of
+    returned scalars, `[N1, *axes]`. `method` is how the expectations were taken ("closed form", "hermite",
+    "quadrature", "sampled", joined by +); `error` is None for closed forms, else the largest error bound of an
+    expectation relative to √(E f² E g²), or the largest standard error of a sampled kernel relative to √(K_ii K_jj).
+    `methods` and `errors` are those of sampled kernels by name (as in `items`): "sampled" and the standard errors entry
+    by entry. `assumed` is True when the gradient independence assumption was taken on trust (`assume_gia=True`).
+    """
+
+    nngp: Tensor | Any = None  # `| Any` where the type depends on `get`: no reader has to assert what it asked for
+    ntk: Tensor | Any = None
+    terms: dict[str, Tensor] | Any = None
+    vectors: dict[str, Tensor] = field(default_factory=dict)
+    method: str = "closed form"
+    error: float | None = None
+    assumed: bool = False
+    methods: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, Tensor] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{one_line(k)} {list(v.shape)}" for k, v in self.items()) or "nothing"
+        return f"<KernelResult: {shapes}; {self.method}>"
+
+    def table(self) -> Table:
+        """Shape, type, method and error of each kernel."""
+        rows = [(k, *self._cells(k, v)) for k, v in self.items()]
+        return Table("kernels", ("kernel", "shape", "type", "method", "error"), tuple(rows))
+
+    def _cells(self, name: str, v: Tensor) -> tuple[str, str, str, str]:
+        error = float(self.errors[name].max()) if name in self.errors else self.error
+        shown = "" if error is None else f"{error:.1e}"
+        kind = str(v.dtype).removeprefix("torch.") + ("" if v.device.type == "cpu" else f", {v.device}")
+        return str(list(v.shape)), kind, self.methods.get(name, self.method), shown
+
+    def plot(self, name: str | None = None) -> Any:
+        """Heat map and spectrum of a kernel by name (as in `items`; the first one by default), a matplotlib figure."""
+        from netsor.compilers.experiment.figure import kernel_figure
+
+        found = dict(self.items())
+        chosen = next(iter(found), None) if name is None else name
+        if chosen not in found:
+            raise InputError(
+                f"no kernel {chosen!r} in this result", code="NT605", hint=f"it has {', '.join(found) or 'none'}"
+            )
+        return kernel_figure(chosen, found[chosen])
+
+    def items(self) -> list[tuple[str, Tensor]]:
+        """All kernels by name; terms as `terms.array`."""
+        found = [(k, v) for k, v in (("nngp", self.nngp), ("ntk", self.ntk)) if v is not None]
+        found += list(self.vectors.items())
+        return found + [(f"terms.{k}", v) for k, v in (self.terms or {}).items()]
+
+    def to(self, dtype: torch.dtype) -> KernelResult:
+        """The same with all kernels in another dtype."""
+        terms = None if self.terms is None else {k: v.to(dtype) for k, v in self.terms.items()}
+        nngp, ntk = (None if v is None else v.to(dtype) for v in (self.nngp, self.ntk))
+        return replace(self, nngp=nngp, ntk=ntk, terms=terms, vectors={k: v.to(dtype) for k, v in self.vectors.items()})
+
+
+def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:
+    """Method and error of a call from the records of its expectations."""
+    order = ("closed form", "hermite", "quadrature", "sampled")
+    used = {m for m, _ in log}
+    method = "+".join(sorted(used, key=lambda m: order.index(m) if m in order else len(order))) or "closed form"
+    bounds = [float(b) for m, b in log if m != "closed form"]
+    return method, max(bounds) if bounds else None
+
+
+def flat(out: dict[str, Any]) -> dict[str, Any]:
+    """The kernels of a block by name, the terms by TERM and the array's name."""
+    plain = {k: v for k, v in out.items() if k != "terms"}
+    return plain | {TERM + k: v for k, v in (out.get("terms") or {}).items()}
+
+
+def nested(out: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `flat`."""
+    terms = {k.removeprefix(TERM): v for k, v in out.items() if k.startswith(TERM)}
+    return {k: v for k, v in out.items() if not k.startswith(TERM)} | ({"terms": terms} if terms else {})

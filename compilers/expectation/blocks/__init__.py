@@ -1,0 +1,1 @@
+"""Expectations of whole blocks of pairs: few passes, memory used again."""

@@ -1,0 +1,1 @@
+"""Gaussian expectations by rules in one, two and more dimensions."""

@@ -1,0 +1,1 @@
+"""Mehler's series and operator, and what inputs share by interpolation."""

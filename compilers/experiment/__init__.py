@@ -1,0 +1,1 @@
+"""Simulations: kernels at finite width over widths and seeds, against the limit."""

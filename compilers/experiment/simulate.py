@@ -1,0 +1,190 @@
+"""`simulate`: kernels at finite width, against their limits, over widths and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from netsor import ir
+from netsor.build.declared import as_program
+from netsor.compilers.experiment.result import Simulation
+from netsor.compilers.experiment.store import Store
+from netsor.compilers.finite import arrays as random_arrays
+from netsor.compilers.finite import kernels
+from netsor.compilers.finite.inputs import Group, bind, check_device
+from netsor.compilers.finite.network import Network
+from netsor.compilers.finite.order import Step, steps
+from netsor.errors import InputError
+from netsor.facts import known, lookup, trained
+from netsor.passes.backward import with_backward
+
+WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+Method = Literal["backward", "autograd"]
+
+
+def simulate(
+    p: Any, x: Any = None, widths: Sequence[int] = WIDTHS, seeds: int | Sequence[int] = 100, *, limit: Any = None,
+    methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
+    sizes: Mapping[str, int] | None = None, dtype: torch.dtype = torch.float64, device: str = "cpu",
+    memory: float = 8e9, progress: bool | None = None, store: str | Path | None = None,
+) -> Simulation:  # fmt: skip
+    """Sample the arrays, run the lines, and take the kernels, for every width and seed.
+
+    The NNGP is the output's covariance given the last layer; the NTK is taken from the backward lines (Eq. 12 at
+    finite width) and by torch autograd. `limit` is a compiled kernel's result, that of `ns.limit`, or a dict of parts;
+    None compiles the program, False leaves deviations out. `vectors` names vectors whose second moments are wanted;
+    `memory` bounds the bytes of the matrices; `store` is a file that keeps finished runs, which are not repeated.
+    """
+    p = as_program("ns.simulate", p)
+    check_device(device)
+    program = _with_backward(p) if "backward" in methods else p
+    groups = bind(program, x, sizes, dtype, device)
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    _fits(program, groups, max(widths), dtype, memory)
+    known = _compiled(p, x, vectors) if limit is None and p.outputs else limit
+    result = Simulation(p.name, list(widths), numbers, _limits(p, known), errors=_errors(known))
+    run = _Runner(program, groups, methods, vectors, dtype, device)
+    inputs = [value.data for group in groups for value in group.values.values()]
+    kept = Store(store, str(program) if store else "", inputs, f"{methods} {vectors} {dtype}")
+    pairs = [(w, s) for w in widths for s in numbers]
+    for width, seed in tqdm(pairs, desc=f"simulate {p.name}", disable=None if progress is None else not progress):
+        found = kept.get(width, seed)
+        if found is None:
+            found = run(width, seed)
+            kept.add(width, seed, found)
+        result.add(width, found)
+    return result
+
+
+class _Runner:
+    """Kernels of one width and seed, by name: nngp, ntk, ntk_autograd, terms.*, output.*, vectors.*"""
+
+    def __init__(
+        self, p: Any, groups: Sequence[Group], methods: Sequence[Method], vectors: Sequence[str], dtype: torch.dtype,
+        device: str,
+    ) -> None:  # fmt: skip
+        self.p = p
+        self.groups = groups
+        self.methods = methods
+        self.dtype = dtype
+        self.device = device
+        self.order: Sequence[Step] = steps(p.lines)
+        self.vectors = {name: _vector(p, name) for name in vectors}
+
+    def __call__(self, width: int, seed: int) -> kernels.Kernels:
+        networks = [Network(self.p, self.order, group, width) for group in self.groups]
+        arrays = self._arrays(networks, seed)
+        with torch.no_grad():
+            results = [network.run(arrays) for network in networks]
+        found: kernels.Kernels = {}
+        for name in dict.fromkeys(o.name for o in self.p.outputs):
+            found |= self._output(networks, results, arrays, name)
+        with torch.no_grad():
+            for name, var in self.vectors.items():
+                found[f"vectors.{name}"] = kernels.second_moment(networks, results, var)
+        return {key: value.detach().cpu() for key, value in found.items()}
+
+    def _arrays(self, networks: Sequence[Network], seed: int) -> random_arrays.Arrays:
+        """Arrays at the largest sizes that the groups have."""
+        sizes: dict[str, int] = {}
+        for network in networks:
+            for axis, size in network.binding.sizes.items():
+                sizes[axis] = max(size, sizes.get(axis, 0))
+        binding = type(networks[0].binding)(sizes, networks[0].binding.dimensions)
+        return random_arrays.sample(self.p, binding, seed, self.dtype, self.device)
+
+    def _output(
+        self, networks: Sequence[Network], results: Sequence[Any], arrays: random_arrays.Arrays, name: str
+    ) -> kernels.Kernels:
+        suffix = "" if len({o.name for o in self.p.outputs}) == 1 else f".{name}"
+        found: kernels.Kernels = {}
+        with torch.no_grad():
+            found[f"nngp{suffix}"] = kernels.nngp(networks, results, name)
+            found[f"output{suffix}"] = _outputs(networks, results, name)
+        for method in self.methods:
+            if method == "backward" and name != self.p.outputs[0].name:
+                continue  # the backward lines are those of the first output
+            terms = kernels.ntk_terms(networks, results, arrays, name, method)
+            key = "" if method == "backward" else "_autograd"
+            found |= {f"terms{key}{suffix}.{array}": value for array, value in terms.items()}
+            if terms:
+                found[f"ntk{key}{suffix}"] = sum(list(terms.values())[1:], next(iter(terms.values())))
+        return found
+
+
+def _outputs(networks: Sequence[Network], results: Sequence[Any], name: str) -> torch.Tensor:
+    values = [r.outputs[name] for r in results]
+    if len({v.shape[1:] for v in values}) > 1:
+        values = [v.reshape(v.shape[0], -1).sum(1) for v in values]
+    total = values[0].new_zeros(sum(n.samples for n in networks), *values[0].shape[1:])
+    for network, value in zip(networks, values, strict=True):
+        total[list(network.group.samples)] = value
+    return total
+
+
+def _with_backward(p: Any) -> Any:
+    """The program with its backward lines, which are added when it states no gradients."""
+    return with_backward(p) if trained(p.lines) else p
+
+
+def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit: float) -> None:
+    needed = max(random_arrays.memory(p, g.binding(p, width), dtype.itemsize) for g in groups)
+    if needed > limit:
+        raise InputError(
+            f"the matrices at width {width} take {needed / 1e9:.1f} GB, more than memory={limit:.2g}", code="NT606",
+            hint="take smaller widths, dtype=torch.float32, or raise memory=",
+        )  # fmt: skip
+
+
+def _vector(p: Any, name: str) -> ir.Var:
+    var = lookup(p, name)
+    if var is None or var.kind not in "GH":
+        raise InputError(f"the program has no vector called {name} (it has {known(p)})", code="NT605")
+    return var
+
+
+def _compiled(p: Any, x: Any, vectors: Sequence[str]) -> Any:
+    from netsor.compilers.compile import compile
+
+    return compile(p)(x, get=("nngp", "ntk", *vectors))
+
+
+def _errors(limit: Any) -> dict[str, torch.Tensor]:
+    """The standard errors of a sampled limit by the names that the runner uses."""
+    errors = getattr(limit, "errors", None) or {}
+    if callable(getattr(limit, "error", None)):  # the result of ns.limit
+        errors = {key: limit.error(key) for key in ("nngp", "ntk") if getattr(limit, key) is not None}
+    vectors = getattr(limit, "vectors", None) or {}
+    named = {f"vectors.{key}" if key in vectors else key: value for key, value in errors.items()}
+    return {key: _tensor(value) for key, value in named.items()}
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    """In float64 on the CPU; exact rationals are rounded."""
+    if isinstance(value, np.ndarray):
+        value = value.astype(float)
+    return torch.as_tensor(value).detach().cpu().to(torch.float64)
+
+
+def _limits(p: Any, limit: Any) -> dict[str, torch.Tensor]:
+    """The limit by the names that the runner uses."""
+    if limit is False or not p.outputs:
+        return {}
+    found: dict[str, Any] = {}
+    for key in ("nngp", "ntk"):
+        value = limit.get(key) if isinstance(limit, Mapping) else getattr(limit, key, None)
+        if isinstance(value, Mapping):
+            found |= {f"{key}.{name}": v for name, v in value.items()}
+        elif value is not None:
+            found[key] = value
+    more = limit.get("vectors") if isinstance(limit, Mapping) else getattr(limit, "vectors", None)
+    found |= {f"vectors.{name}": v for name, v in (more or {}).items()}
+    return {key: _tensor(value) for key, value in found.items()}
+
+
+__all__ = ["WIDTHS", "Simulation", "simulate"]

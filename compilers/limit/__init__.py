@@ -1,0 +1,5 @@
+"""The limit of any program, also where gradient independence fails (Tensor Programs III)."""
+
+from netsor.compilers.limit.result import METHODS, LimitResult, limit
+
+__all__ = ["METHODS", "LimitResult", "limit"]

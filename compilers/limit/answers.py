@@ -1,0 +1,289 @@
+"""Questions about a limit, answered exactly, by quadrature, or from samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import sympy as sp
+import torch
+from torch import Tensor
+
+from netsor import ir
+from netsor.compilers.finite import kernels as finite
+from netsor.compilers.finite.inputs import Group
+from netsor.compilers.finite.tangent import trained_vectors
+from netsor.compilers.limit.exact import Algebra, Exact, Sample, dot
+from netsor.compilers.limit.functions import Functions
+from netsor.compilers.limit.outputs import Outputs, Place, Read, elements, unrolled
+from netsor.compilers.limit.polynomial import NotPolynomial, number
+from netsor.compilers.sampler.estimate import estimate
+from netsor.compilers.sampler.kernels import ntk_terms
+from netsor.compilers.sampler.paths import Drawn, Paths
+from netsor.errors import InputError
+from netsor.facts import covariance, fan_in, ratio, reached, trained_uses
+from netsor.passes.unroll import Unrolled
+
+Question = tuple[Any, ...]  # ("moment", u, power), ("second_moment", u, v), ("scalar", c), ("nngp",), ("ntk",)
+Answer = tuple[Any, Any]  # value and error, None when exact
+MOST_LINES, MOST_FLOATS = 3000, 600  # lines times samples that are taken one by one
+
+
+class LineAnswers:
+    """Line by line, in exact rationals or by quadrature; families are unrolled.
+
+    Values are `[sample, *axes]` or `[sample, sample′, *axes, *axes′]`: sympy rationals, or floats with the sum of what
+    refining each quadrature changed, relative to the size of each entry, as their error.
+    """
+
+    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
+        self.source: Any = p
+        self.program: Any = p
+        self.unrolled: Unrolled | None = None
+        if any(line.out.dims for line in p.lines):
+            self.unrolled = unrolled(p, groups)
+            self.program, groups = self.unrolled.program, [elements(self.unrolled, groups[0])]
+        samples = sum(len(g.samples) for g in groups)
+        floats = isinstance(algebra, Functions)
+        if (floats or self.unrolled) and samples * len(self.program.lines) > (MOST_FLOATS if floats else MOST_LINES):
+            raise NotPolynomial("too many lines")
+        self.outputs = Outputs(p, self.unrolled)
+        self.exact = Exact(self.program, groups, coupled, algebra)
+
+    def ask(self, question: Question) -> Answer:
+        """Raises NotPolynomial where this is not the way."""
+        value = self._answer(question)
+        algebra = self.exact.gaussians
+        if not isinstance(algebra, Functions):
+            return value, None
+        floats, bound = torch.as_tensor(value.astype(float)), algebra.bound
+        return floats, bound * self._sizes(question, floats)
+
+    def _sizes(self, question: Question, value: Tensor) -> Tensor:
+        """What the relative bounds of expectations are multiplied by, entry by entry: √(E Z² E Z̄²), and alike."""
+        match question:
+            case ("moment", u, power):
+                return self._size(u, power)
+            case ("second_moment", u, v):
+                return outer(self._size(u, 2).sqrt(), self._size(v, 2).sqrt())
+            case ("scalar", _):
+                return torch.full_like(value, max(1.0, float(value.abs().max())))
+            case _:
+                shape = (len(self.exact.samples), *self.outputs.shape)
+                blocks = value.reshape(shape[0], shape[0], len(self.outputs.places), -1)
+                roots = torch.einsum("iiaa->ia", blocks).abs().sqrt().reshape(shape)
+                return outer(roots, roots)
+
+    def _size(self, u: ir.Var, power: int) -> Tensor:
+        """(E |Z|^k)^{power/k}, k the even number that is power or follows it, `[sample, *axes]`."""
+        even = 2 * -(-power // 2)
+        values = torch.as_tensor(self._answer(("moment", u, even)).astype(float))
+        return values.abs() ** (power / even)
+
+    def _answer(self, question: Question) -> Any:
+        mean, product = self.exact.gaussians.mean, self.exact.gaussians.product
+        match question:
+            case ("moment", u, power):
+                return self._each(u, lambda s, v: mean(self._vector_of(s, v) ** power))
+            case ("scalar", c):
+                return self._each(c, lambda s, v: s.scalars[v] if isinstance(v, ir.Var) else number(v))
+            case ("second_moment", u, v):
+                return self._blocks(u, v, lambda s, x, t, y: product(self._vector_of(s, x), self._vector_of(t, y)))
+            case ("nngp",):
+                return self._kernel(self._nngp)
+            case _:
+                return self._kernel(self._ntk)
+
+    # ------------------------------------------------------------ elements of families
+
+    def _elements(self, u: ir.Var) -> tuple[tuple[int, ...], list[Any]]:
+        """The sizes of a variable's axes, and its elements: variables or constants."""
+        if self.unrolled is None:
+            return (), [u]
+        shape = tuple(self.unrolled.size(d.size) for d in u.dims)
+        return shape, [self.unrolled.get(u, index) for index in self.unrolled.indices(u)]
+
+    def _vector_of(self, s: Sample, v: Any) -> Any:
+        algebra = self.exact.gaussians
+        return s.vectors[v] if isinstance(v, ir.Var) else algebra.constant(algebra.number(v or 0))
+
+    def _each(self, u: ir.Var, value: Callable[[Sample, Any], Any]) -> Any:
+        shape, parts = self._elements(u)
+        found = [[self._number(value(s, v)) for v in parts] for s in self.exact.samples]
+        return np.array(found, dtype=object).reshape(len(found), *shape)
+
+    def _blocks(self, u: ir.Var, v: ir.Var, value: Callable[[Sample, Any, Sample, Any], Any]) -> Any:
+        (shape, one), (other, two) = self._elements(u), self._elements(v)
+        samples = self.exact.samples
+        found = [[[[self._number(value(s, x, t, y)) for y in two] for x in one] for t in samples] for s in samples]
+        return np.array(found, dtype=object).reshape(len(samples), len(samples), *shape, *other)
+
+    def _number(self, value: Any) -> Any:
+        return float(value) if isinstance(self.exact.gaussians, Functions) else rational(value)
+
+    # ------------------------------------------------------------ kernels
+
+    def _kernel(self, value: Callable[[Sample, Place, Sample, Place], Any]) -> Any:
+        """`[sample, sample′, *output axes, *output axes′]`, one entry after the other."""
+        places, shape, samples = self.outputs.places, self.outputs.shape, self.exact.samples
+        ends = [(s, i) for s in samples for i in places]
+        found = np.empty((len(ends), len(ends)), dtype=object)
+        for a, (s, i) in enumerate(ends):
+            for b, (t, j) in enumerate(ends[: a + 1]):
+                found[a, b] = found[b, a] = self._number(value(s, i, t, j))
+        blocks = found.reshape(len(samples), len(places), len(samples), len(places)).transpose(0, 2, 1, 3)
+        return blocks.reshape(len(samples), len(samples), *shape, *shape)
+
+    def _nngp(self, s: Sample, i: Place, t: Sample, j: Place) -> Any:
+        lines = {line.out: line for line in self.program.lines}
+        number = self.exact.gaussians.number
+        total = number(0)
+        for one in self.outputs.read(i):
+            for two in self.outputs.read(j):
+                v, w = lines[one.readout], lines[two.readout]
+                stated = number(covariance(v, w))
+                if stated:
+                    scale = self._weight(one, two) * number(v.multiplier) * number(w.multiplier) * stated
+                    total += scale * self._met(s, one, t, two)
+        return total
+
+    def _ntk(self, s: Sample, i: Place, t: Sample, j: Place) -> Any:
+        """Eq. 12: over all pairs of uses of every trained array."""
+        p, forward = self.program, reached(self.program)
+        number = self.exact.gaussians.number
+        total = number(0)
+        for line, uses in trained_uses(p.lines).items():
+            used = [u for u in uses if u.line.out in forward]
+            pairs = [self._sides(u, s, i) for u in used], [self._sides(u, t, j) for u in used]
+            scale = number(line.multiplier) ** 2 * _ratio(line.out.rows) / _ratio(self.outputs.rows)
+            for left, right in pairs[0]:
+                for left2, right2 in pairs[1]:
+                    total += scale * self._product(left, left2, line) * self._product(right, right2, line)
+        for vector in trained_vectors(p):
+            if vector.out in forward:
+                total += self._vector(vector, (s, i), (t, j))
+        return total
+
+    def _sides(self, use: Any, s: Sample, i: Place) -> tuple[Any, Any]:
+        gradient = self.outputs.gradients(i).get(use.line.out)
+        dy = None if gradient is None else self._vector_of(s, gradient)
+        z = s.data.get(use.line.vector) or s.vectors.get(use.line.vector)
+        return (z, dy) if use.transposed else (dy, z)
+
+    def _product(self, a: Any, b: Any, line: ir.InputMatrix) -> Any:
+        number = self.exact.gaussians.number
+        if a is None or b is None:
+            return number(0)
+        if isinstance(a, tuple):
+            return dot(a, b) / number(fan_in(line, len(a)))
+        return self.exact.gaussians.product(a, b)
+
+    def _vector(self, vector: ir.InputVector, one: tuple[Sample, Place], two: tuple[Sample, Place]) -> Any:
+        number = self.exact.gaussians.number
+        scale = number(vector.multiplier) ** 2
+        if vector.out in self.outputs.stated:
+            left, right = (self._vector_of(s, self.outputs.gradients(i)[vector.out]) for s, i in (one, two))
+            ratio = _ratio(vector.out.rows) / _ratio(self.outputs.rows)
+            return scale * ratio * self.exact.gaussians.product(left, right)
+        (s, i), (t, j) = one, two
+        mine = [r for r in self.outputs.read(i) if r.readout is vector.out]
+        theirs = [r for r in self.outputs.read(j) if r.readout is vector.out]
+        return scale * sum((self._weight(a, b) * self._met(s, a, t, b) for a in mine for b in theirs), number(0))
+
+    def _met(self, s: Sample, one: Read, t: Sample, two: Read) -> Any:
+        return self.exact.gaussians.product(self._vector_of(s, one.vector), self._vector_of(t, two.vector))
+
+    def _weight(self, one: Read, two: Read) -> Any:
+        """scale scale̅/√(|P| |P̅|)"""
+        number = self.exact.gaussians.number
+        square = one.positions * two.positions
+        root = math.isqrt(square)
+        if root * root != square and not isinstance(self.exact.gaussians, Functions):
+            raise NotPolynomial(f"√{square} is not rational")
+        return number(one.scale) * number(two.scale) / (number(root) if root * root == square else math.sqrt(square))
+
+
+def outer(a: Tensor, b: Tensor) -> Tensor:
+    """a[i, …] b[j, …′] as `[i, j, …, …′]`."""
+    table = torch.einsum("ia,jb->ijab", a.reshape(len(a), -1), b.reshape(len(b), -1))
+    return table.reshape(len(a), len(b), *a.shape[1:], *b.shape[1:])
+
+
+def rational(value: Fraction) -> sp.Rational:
+    return sp.Rational(value.numerator, value.denominator)
+
+
+def _ratio(width: ir.Dimension | None) -> Fraction:
+    return number(ratio(width))
+
+
+class SampledAnswers:
+    """Means over scrambles with standard errors; families keep their axes after the sample."""
+
+    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, **options: Any) -> None:
+        self.program = p
+        self.paths = Paths(p, groups, coupled)
+        self.total = sum(len(g.samples) for g in groups)
+        self.options = options
+        self.stored = 0
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """All questions from the same draws."""
+
+        def sample(normals: Any) -> dict[str, Tensor]:
+            drawn = self.paths.draw(normals)
+            self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
+            found = {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
+            return found | {f"scale {i}": self._scale(q, drawn) for i, q in enumerate(questions)}
+
+        with torch.no_grad():
+            found = estimate(sample, _relative, lambda: self.stored, **self.options)
+        return [(found.mean[str(i)], found.error[str(i)]) for i in range(len(questions))]
+
+    def _answer(self, question: Question, drawn: Drawn) -> Tensor:
+        match question:
+            case ("moment", u, power):
+                return self._stacked(drawn, u, lambda x: x.pow(power).mean(-1))
+            case ("scalar", c):
+                return self._stacked(drawn, c, lambda x: x)
+            case ("second_moment", u, v):
+                return finite.second_moment(drawn.networks, drawn.results, u, v)
+            case ("nngp",):
+                return finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
+            case _:
+                return sum(ntk_terms(drawn, drawn).values(), torch.zeros((), dtype=torch.float64))
+
+    def _scale(self, question: Question, drawn: Drawn) -> Tensor:
+        """What errors are relative to: E|Z|^k of a moment, √(E Z² E Z̄²) of a second moment, 1 of a scalar."""
+
+        def largest(u: ir.Var, power: int) -> Tensor:
+            return torch.stack([r.values[u].data.abs().pow(power).mean(-1).amax() for r in drawn.results]).amax()
+
+        match question:
+            case ("moment", u, power):
+                return largest(u, power)
+            case ("second_moment", u, v):
+                return (largest(u, 2) * largest(v, 2)).sqrt()
+            case ("scalar", _):
+                return torch.ones((), dtype=torch.float64)
+            case _:
+                return self._answer(question, drawn).abs().amax()
+
+    def _stacked(self, drawn: Drawn, var: ir.Var, value: Callable[[Tensor], Tensor]) -> Tensor:
+        parts = [value(r.values[var].data) for r in drawn.results]
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise InputError(f"{var} has axes whose sizes differ between samples", code="NT602")
+        out = parts[0].new_zeros(self.total, *parts[0].shape[1:])
+        for network, part in zip(drawn.networks, parts, strict=True):
+            out[list(network.group.samples)] = part.expand(network.samples, *part.shape[1:])
+        return out
+
+
+def _relative(mean: dict[str, Tensor], error: dict[str, Tensor]) -> float:
+    """The largest standard error of an answer relative to its scale."""
+    names = [name for name in mean if not name.startswith("scale") and mean[name].numel()]
+    scales = {name: float(mean[f"scale {name}"]) for name in names}
+    return max((float(error[name].amax()) / scales[name] for name in names if scales[name] > 0), default=0.0)

@@ -1,0 +1,281 @@
+"""`ns.limit`: the limit of any program, also where gradient independence fails (Tensor Programs III).
+
+Z^{Wx} = Ẑ^{Wx} + Ż^{Wx}: the first part is Gaussian as in Tensor Programs II, the second is
+Ż^{Wx} = σ_W² Σ_j E[∂Z^x/∂Ẑ^{Wᵀy_j}] Z^{y_j} over the earlier uses of Wᵀ. Gradient independence drops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from netsor import ir
+from netsor.build.declared import as_program
+from netsor.compilers.finite.inputs import Group, bind
+from netsor.compilers.limit.answers import Answer, LineAnswers, Question, SampledAnswers
+from netsor.compilers.limit.functions import Functions
+from netsor.compilers.limit.outputs import no_nngp, no_ntk
+from netsor.compilers.limit.polynomial import Gaussians, NotPolynomial
+from netsor.errors import InputError, UnsupportedError
+from netsor.facts import known, lookup
+from netsor.markup import one_line
+from netsor.passes.backward import with_backward
+from netsor.text.display import Table, Tabled
+
+SIGNIFICANT = 5  # standard errors by which two sampled values differ
+
+
+METHODS = ("exact", "quadrature", "sampled")
+
+
+def limit(
+    p: Any, x: Any = None, tol: float | None = None, samples: int | None = None, seed: int = 0,
+    methods: Sequence[str] = METHODS,
+) -> LimitResult:  # fmt: skip
+    """The true limit of a program on inputs x, by the general Master Theorem; backward lines are added for the NTK.
+
+    Each question by the first of `methods` that answers it: exact rationals when all functions are polynomials,
+    quadrature where expectations are of one or two Gaussian variables, else samples (`tol` and `samples` as in
+    `ns.compile`). `result.gia` answers the same questions under the gradient independence assumption.
+    """
+    unknown = [m for m in methods if m not in METHODS]
+    if unknown or not methods:
+        raise InputError(f"methods are {', '.join(METHODS)}, got {', '.join(unknown) or 'none'}", code="NT605")
+    program = with_backward(as_program("ns.limit", p))
+    groups = bind(program, x)
+    chosen = tuple(m for m in METHODS if m in methods)
+    return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)
+
+
+class LimitResult(Tabled):
+    """Answers about the limit, `[sample, *axes]` for one vector and `[sample, sample′, *axes, *axes′]` for pairs.
+
+    All are numpy arrays: of sympy rationals (dtype object) where exact, of float64 otherwise.
+    """
+
+    def __init__(
+        self, p: Any, groups: Sequence[Group], coupled: bool, options: dict[str, Any],
+        methods: tuple[str, ...] = METHODS,
+    ) -> None:  # fmt: skip
+        self.program = p
+        self.groups = groups
+        self.coupled = coupled
+        self.options = options
+        self.methods = methods
+        self._known: dict[Question, Answer] = {}
+        self._used: dict[Question, str] = {}
+        self._made: dict[str, LineAnswers | SampledAnswers | None] = {}
+        self._vars: dict[str, ir.Var] = {line.out.name: line.out for line in p.lines}
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.program.lines)} lines, {len(self._known)} answers"
+        return f"<{self._kind} of {one_line(self.program.name)}: {sizes}>"
+
+    @property
+    def _kind(self) -> str:
+        return "Limit" if self.coupled else "Limit under gradient independence"
+
+    def table(self) -> Table:
+        """The answers so far, averaged over samples and axes; `print` asks for all of them."""
+        known = [(name, q) for name, q in self._table if q in self._known]
+        rows = tuple((name, _text(self._known[q]), self._used.get(q, "")) for name, q in known)
+        return Table(f"{self._kind} of {self.program.name}", ("quantity", "limit", "method"), rows)
+
+    def _answers(self, method: str) -> LineAnswers | SampledAnswers | None:
+        """None when the program has lines that the method does not know."""
+        if method not in self._made:
+            try:
+                self._made[method] = self._make(method)
+            except NotPolynomial:
+                self._made[method] = None
+        return self._made[method]
+
+    def _make(self, method: str) -> LineAnswers | SampledAnswers:
+        if method == "sampled":
+            return SampledAnswers(self.program, self.groups, self.coupled, **self.options)
+        algebra = Gaussians() if method == "exact" else Functions()
+        return LineAnswers(self.program, self.groups, self.coupled, algebra)
+
+    @property
+    def method(self) -> str:
+        """How the questions so far were answered: "exact", "quadrature", "sampled", joined by +."""
+        used = [m for m in self.methods if m in self._used.values()]
+        return "+".join(used) or next((m for m in self.methods if self._answers(m) is not None), self.methods[-1])
+
+    @cached_property
+    def gia(self) -> LimitResult:
+        """The answers under the gradient independence assumption: Wᵀ independent of W, Ż dropped."""
+        return self if not self.coupled else LimitResult(self.program, self.groups, False, self.options, self.methods)
+
+    # ------------------------------------------------------------ questions
+
+    def mean(self, u: Any) -> Any:
+        """E Z^u"""
+        return self._value(("moment", self._var(u), 1))
+
+    def second_moment(self, u: Any, v: Any = None) -> Any:
+        """E Z^u Z̄^v over all pairs of samples, v = u by default."""
+        return self._value(self._pair(u, v))
+
+    def moment(self, u: Any, power: int) -> Any:
+        """E (Z^u)^power"""
+        return self._value(("moment", self._var(u), power))
+
+    def scalar(self, c: Any) -> Any:
+        """The limit of a C-var."""
+        return self._value(("scalar", self._var(c, "C")))
+
+    @property
+    def nngp(self) -> Any:
+        """lim Cov f; None where it is not known to exist, `reasons["nngp"]` says why."""
+        return None if "nngp" in self.reasons else self._value(("nngp",))
+
+    @property
+    def ntk(self) -> Any:
+        """The NTK, forward uses of Wᵀ included; None where there is none, `reasons["ntk"]` says why."""
+        return None if "ntk" in self.reasons else self._value(("ntk",))
+
+    @cached_property
+    def reasons(self) -> dict[str, str]:
+        """Why `nngp` or `ntk` is None: those of the two that are."""
+        found = {"nngp": no_nngp(self.program), "ntk": no_ntk(self.program)}
+        return {name: reason for name, reason in found.items() if reason is not None}
+
+    def error(self, question: str, *names: Any) -> Any:
+        """The error of an answer: `error("mean", "dx1")`, `error("ntk")`.
+
+        Zero when exact, a bound by refinement for a quadrature, standard errors for samples.
+        """
+        match question, names:
+            case "mean", (u,):
+                asked: Question = ("moment", self._var(u), 1)
+            case "moment", (u, power):
+                asked = ("moment", self._var(u), power)
+            case "second_moment", _:
+                asked = self._pair(*names)
+            case "scalar", (c,):
+                asked = ("scalar", self._var(c, "C"))
+            case (("nngp" | "ntk"), ()):
+                if question in self.reasons:
+                    raise InputError(f"there is no {question}: {self.reasons[question]}", code="NT605")
+                asked = (question,)
+            case _:
+                raise InputError(f"there is no question {question}{names}", code="NT605")
+        value, error = self._ask(asked)
+        return np.zeros(np.shape(value)) if error is None else _array(error)
+
+    def _value(self, question: Question) -> Any:
+        return _array(self._ask(question)[0])
+
+    def _ask(self, question: Question) -> Answer:
+        if question not in self._known:
+            self._ask_all([question])
+        return self._known[question]
+
+    def _ask_all(self, questions: Sequence[Question]) -> None:
+        left = [q for q in dict.fromkeys(questions) if q not in self._known]
+        for method in self.methods:
+            answers = self._answers(method) if left else None
+            if isinstance(answers, SampledAnswers):
+                found = dict(zip(left, answers.ask(left), strict=True))
+            else:
+                found = {} if answers is None else _answered(answers, left)
+            self._known |= found
+            self._used |= dict.fromkeys(found, method)
+            left = [q for q in left if q not in found]
+        if left:
+            raise UnsupportedError(
+                f"{self.program.name} has no limit by {', '.join(self.methods)}", code="NT702",
+                hint='methods=("exact", "quadrature", "sampled") takes all',
+            )  # fmt: skip
+
+    def _pair(self, u: Any, v: Any = None) -> Question:
+        one, two = self._var(u), self._var(u if v is None else v)
+        if one.rows != two.rows:
+            raise InputError(f"{one} and {two} have different widths: they have no joint moment", code="NT602")
+        return ("second_moment", one, two)
+
+    def _var(self, name: Any, kinds: str = "GH") -> ir.Var:
+        var = lookup(self.program, str(getattr(name, "name", name)))
+        if var is None or var.kind not in kinds:
+            what = "scalar" if kinds == "C" else "vector"
+            raise InputError(
+                f"the program has no {what} called {name} (it has {known(self.program)})", code="NT605"
+            )  # fmt: skip
+        return var
+
+    # ------------------------------------------------------------ the table
+
+    @cached_property
+    def _table(self) -> list[tuple[str, Question]]:
+        rows: list[tuple[str, Question]] = []
+        for var in self._vars.values():
+            if var.kind in ("G", "H"):
+                rows += [(f"E {var.name}", ("moment", var, 1)), (f"E {var.name}²", ("moment", var, 2))]
+            elif var.kind == "C" and any(isinstance(x, ir.Moment) and x.out is var for x in self.program.lines):
+                rows.append((var.name, ("scalar", var)))
+        kernels: list[tuple[str, Question]] = [("NNGP", ("nngp",)), ("NTK", ("ntk",))]
+        return rows + [(title, q) for title, q in kernels if q[0] not in self.reasons]
+
+    @property
+    def differs(self) -> dict[str, bool]:
+        """Does gradient independence give another number? By the rows of the table."""
+        questions = [q for _, q in self._table]
+        self._ask_all(questions)
+        self.gia._ask_all(questions)
+        return {name: _differ(self._known[q], self.gia._known[q]) for name, q in self._table}
+
+    def __str__(self) -> str:
+        differs = self.differs
+        head = f"{self.program.name}: limits ({self.method}), averaged over samples and axes"
+        rows = [("", "limit", "gradient independence", "method", "")]
+        for name, q in self._table:
+            cells = (_text(self._known[q]), _text(self.gia._known[q]), self._used[q])
+            rows.append((name, *cells, "differs" if differs[name] else ""))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
+        verdict = "gives other limits" if any(differs.values()) else "gives the same limits"
+        return "\n".join([head, *lines, f"gradient independence {verdict}"])
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray) else value.detach().cpu().numpy()
+
+
+def _answered(answers: LineAnswers, questions: Sequence[Question]) -> dict[Question, Answer]:
+    """The answers to those that have one."""
+    found: dict[Question, Answer] = {}
+    for q in questions:
+        with suppress(NotPolynomial):
+            found[q] = answers.ask(q)
+    return found
+
+
+def _differ(a: Answer, b: Answer) -> bool:
+    if a[1] is None and b[1] is None:
+        return bool(np.any(np.asarray(a[0] != b[0])))
+    (x, dx), (y, dy) = _floats(a), _floats(b)
+    error = np.sqrt(dx**2 + dy**2)
+    scale = max(1e-12, float(np.abs(x).max())) if x.size else 1.0
+    return bool((np.abs(x - y) > SIGNIFICANT * error + 1e-9 * scale).any())
+
+
+def _floats(answer: Answer) -> tuple[Any, Any]:
+    value = np.asarray(answer[0], dtype=float)
+    return value, np.zeros_like(value) if answer[1] is None else np.asarray(answer[1], dtype=float)
+
+
+def _text(answer: Answer) -> str:
+    """The average of an answer (of a kernel's diagonal), with the error of its largest entry."""
+    value, error = answer
+    if error is not None:
+        return f"{float(value.mean()):.6g} ± {float(error.amax()):.1g}"
+    mean = sum(value.flatten()) / value.size
+    return str(mean) if mean.q < 10**6 else f"{float(mean):.10g}"
+
+
+__all__ = ["LimitResult", "limit"]

@@ -1,0 +1,1 @@
+"""Programs written in Python: the builder, pending expressions, recurrences, windows."""

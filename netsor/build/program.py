@@ -1,0 +1,618 @@
+"""A program written in Python: arithmetic builds pending expressions, a line is made where the mathematics needs one.
+
+A line is made at a MatMul, a Moment, an axis operation, `let` and `output`; until then `phi(h + b)` is one pending
+sympy expression, so it becomes one Nonlin. `Program` is the builder; `Program.lines` is a snapshot tuple.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, assert_never, cast
+
+import sympy as sp
+
+from netsor import ir, markup
+from netsor.build.expressions import Expr, Matrix, Operand
+from netsor.build.quantity import nested, quantity
+from netsor.errors import Location, ProgramError, caller_location
+from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
+from netsor.functions import Function
+from netsor.names import KERNELS, checked
+from netsor.text.readings import Readings
+
+if TYPE_CHECKING:
+    from netsor.text.drawing import Drawing
+
+AxisLike = str | ir.Axis
+DimLike = str | ir.Axis | ir.Dim
+
+
+def _error(message: str, code: str, hint: str | None = None, loc: Location | None = None) -> ProgramError:
+    return ProgramError(message, code=code, hint=hint, location=loc or caller_location())
+
+
+class Program:
+    """A NETSOR⊤ program under construction.
+
+    `lines`, `outputs`, `gradients` and `returned` are tuples; passes read them and make new programs. Two programs are
+    equal when their listings are (locations do not count).
+    """
+
+    def __init__(self, name: str = "program") -> None:
+        self.name = checked(name, "a program", quoted=True)
+        self._widths: dict[str, ir.Width] = {}
+        self._axes: dict[str, ir.Axis] = {}
+        self._lines: list[ir.Line] = []
+        self._outputs: list[ir.Output] = []
+        self._gradients: list[ir.Gradient] = []
+        self._returned: list[ir.Returns] = []
+        self._names: dict[str, ir.Var] = {}
+        self._auto: set[ir.Var] = set()
+        self._symbols: dict[ir.Var, sp.Symbol] = {}
+        self._vars: dict[sp.Symbol, ir.Var] = {}
+        self._functions: dict[str, Function] = {}
+        self._pending: dict[sp.Expr, ir.Var] = {}  # the line of a pending expression, so that it is made once
+        self._counter = 0
+
+    # ------------------------------------------------------------ what passes read
+
+    @property
+    def widths(self) -> tuple[ir.Width, ...]:
+        return tuple(self._widths.values())
+
+    @property
+    def axes(self) -> tuple[ir.Axis, ...]:
+        return tuple(self._axes.values())
+
+    @property
+    def lines(self) -> tuple[ir.Line, ...]:
+        return tuple(self._lines)
+
+    @property
+    def outputs(self) -> tuple[ir.Output, ...]:
+        return tuple(self._outputs)
+
+    @property
+    def gradients(self) -> tuple[ir.Gradient, ...]:
+        return tuple(self._gradients)
+
+    @property
+    def returned(self) -> tuple[ir.Returns, ...]:
+        return tuple(self._returned)
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The user's own functions, by name."""
+        return dict(self._functions)
+
+    def __getitem__(self, name: str) -> Any:
+        """The expression (or matrix) of a named variable."""
+        if name not in self._names:
+            raise KeyError(f"program {self.name} has no variable {name!r}; it has {', '.join(self._names)}")
+        return self.handle(self._names[name])
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __str__(self) -> str:
+        from netsor.text import listing
+
+        return listing(self)
+
+    def __repr__(self) -> str:
+        return f"<Program {self.name}: {len(self._lines)} lines>"
+
+    def draw(self) -> Drawing:
+        """The graph of the lines, as SVG (`.svg`, `.save(path)`)."""
+        from netsor.text.drawing import draw
+
+        return draw(self)
+
+    def _repr_markdown_(self) -> str:
+        return markup.fenced(str(self))
+
+    def _repr_latex_(self) -> str:
+        return markup.verbatim(str(self))
+
+    def _repr_html_(self) -> str:
+        return markup.html(str(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and str(self) == str(other)
+
+    __hash__ = object.__hash__
+
+    # ------------------------------------------------------------ dimensions
+
+    def width(self, name: str, ratio: ir.Number = 1) -> ir.Width:
+        """A dimension that goes to infinity, `ratio` times the reference width."""
+        ratio = quantity(f"the ratio of width {name}", ratio)
+        known = self._widths.get(checked(name, "a width"))
+        if known is not None and known.ratio != ratio:
+            raise _error(f"width {name} is already declared with ratio {known.ratio}", "NT104")
+        if not ratio > 0:
+            raise _error(f"the ratio of width {name} must be positive, got {ratio}", "NT109")
+        self._widths[name] = ir.Width(name, ratio)
+        return self._widths[name]
+
+    def axis(self, name: str, size: int | None = None) -> ir.Axis:
+        """A finite index; without a size it is taken from the data."""
+        known = self._axes.get(checked(name, "an axis"))
+        if known is not None:
+            if size is not None and known.size != size:
+                raise _error(f"axis {name} is already declared with size {known.size}", "NT107")
+            return known
+        self._axes[name] = ir.Axis(name, size)
+        return self._axes[name]
+
+    def fresh_axis(self, stem: str, size: int | None) -> ir.Axis:
+        """A new axis called `stem`, numbered when the name is taken."""
+        name, k = stem, 2
+        while name in self._axes:
+            name, k = f"{stem}{k}", k + 1
+        return self.axis(name, size)
+
+    def as_axis(self, axis: AxisLike) -> ir.Axis:
+        if isinstance(axis, ir.Axis):
+            return self._axes.setdefault(checked(axis.name, "an axis"), axis)
+        return self.axis(axis)
+
+    def dims_of(self, axes: Iterable[DimLike] | AxisLike) -> tuple[ir.Dim, ...]:
+        if isinstance(axes, str | ir.Axis):
+            axes = (axes,)
+        return tuple(a if isinstance(a, ir.Dim) else axis_dim(self.as_axis(a)) for a in axes)
+
+    # ------------------------------------------------------------ inputs
+
+    def matrix(
+        self, name: str, rows: Any, cols: Any, var: ir.Number = 1.0, multiplier: ir.Number = 1.0,
+        axes: Iterable[DimLike] = (), trainable: bool = True, fan_in: Any = "cols",
+    ) -> Matrix:  # fmt: skip
+        """W = multiplier · ω / √cols, entries ω ~ N(0, var); rows and cols are widths or things that have one."""
+        if hasattr(cols, "__netsor_matrix__"):  # a concatenation: a row of independent blocks
+            more = {"var": var, "axes": axes, "trainable": trainable}
+            return cols.__netsor_matrix__(name, rows, multiplier, **more)  # type: ignore[no-any-return]
+        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        fan_in = self._fan_in(name, fan_in)
+        out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self.dims_of(axes))
+        self._add(ir.InputMatrix(out, var, multiplier, trainable, fan_in, caller_location()))
+        return Matrix(self, out)
+
+    def vector(
+        self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, multiplier: ir.Number = 1.0,
+        cov: Mapping[Any, ir.Number] | None = None, axes: Iterable[DimLike] = (), axis_cov: Any = None,
+        trainable: bool = False, readout: bool = False,
+    ) -> Expr:  # fmt: skip
+        """A G-var with i.i.d. coordinates multiplier · β, β ~ N(mean, var), and covariances of β with other vectors."""
+        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        mean, dims = quantity(f"the mean of {name}", mean), self.dims_of(axes)
+        pairs = tuple((self.var_of(v), quantity(f"a covariance of {name}", c)) for v, c in (cov or {}).items())
+        out = self.new_var(name, "G", self._dimension(width), None, dims)
+        line = ir.InputVector(
+            out, mean, var, multiplier, trainable, readout, pairs, self._axis_cov(dims, axis_cov), caller_location()
+        )
+        self._add(line)
+        return cast(Expr, self.handle(out))
+
+    def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
+        """A trainable vector."""
+        more = {"trainable": True} | more
+        return self.vector(name, width, mean, var, **more)
+
+    def readout(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
+        """A trainable vector that is marked as a readout."""
+        more = {"trainable": True} | more
+        return self.vector(name, width, mean, var, readout=True, **more)
+
+    def scalar(
+        self, name: str, limit: Any = None, axes: Iterable[DimLike] = (), per_sample: bool = False
+    ) -> Expr:  # fmt: skip
+        """A C-var that converges to `limit` (a number or an array over its axes), or is given with each sample."""
+        if limit is not None:
+            limit = nested(f"the limit of {name}", limit)
+        out = self.new_var(name, "C", None, None, self.dims_of(axes))
+        self._add(ir.InputScalar(out, limit, per_sample, caller_location()))
+        return cast(Expr, self.handle(out))
+
+    def data(self, name: str, axes: Iterable[DimLike] = ()) -> Expr:
+        """A network input ξ, given as `[sample, *axes, feature]`."""
+        out = self.new_var(name, "X", ir.Feature(name), None, self.dims_of(axes))
+        self._add(ir.Data(out, caller_location()))
+        return cast(Expr, self.handle(out))
+
+    def constant(self, array: Any, axes: Sequence[DimLike], name: str | None = None) -> Expr:
+        """A C-var with the given values over `axes` (an array that does not depend on the sample)."""
+        dims = tuple(a if isinstance(a, ir.Dim) else self.dims_of((a,))[0] for a in axes)
+        out = self.new_var(name, "C", None, None, dims)
+        limit = array if array == "position" else nested("a constant", array)
+        self._add(ir.InputScalar(out, limit, False, caller_location()))
+        return cast(Expr, self.handle(out))
+
+    def _axis_cov(self, dims: tuple[ir.Dim, ...], axis_cov: Any) -> tuple[tuple[ir.Axis, Any], ...]:
+        if axis_cov is None:
+            return ()
+        if not isinstance(axis_cov, Mapping):
+            if len(dims) != 1:
+                raise _error("axis_cov of a family with several axes is a dict from axis to matrix", "NT107")
+            axis_cov = {dims[0].axis: axis_cov}
+        return tuple((self.as_axis(a), nested("axis_cov", m)) for a, m in axis_cov.items())
+
+    def _variance(self, name: str, value: Any) -> ir.Number:
+        found = quantity(f"var of {name}", value)
+        if found < 0:
+            raise _error(f"var of {name} is a variance and must not be negative, got {found}", "NT109")
+        return found
+
+    def _fan_in(self, name: str, value: Any) -> Any:
+        if value is None or (isinstance(value, str) and value == "cols"):
+            return value
+        found = quantity(f'fan_in of {name} ("cols", None or a number)', value)
+        if found <= 0:
+            raise _error(f"fan_in of {name} must be positive, got {found}", "NT109")
+        return found
+
+    def _dimension(self, of: Any) -> ir.Dimension:
+        if isinstance(of, ir.Width | ir.Feature):
+            return of
+        if isinstance(of, Expr):
+            rows = of.rows
+            if rows is not None:
+                return rows
+        raise _error(
+            f"a dimension is a width or a vector that has one, got {of!r}", "NT108", 'make a width with p.width("n")'
+        )
+
+    # ------------------------------------------------------------ making lines
+
+    def new_var(
+        self, name: str | None, kind: ir.Kind, rows: ir.Dimension | None = None, cols: ir.Dimension | None = None,
+        dims: tuple[ir.Dim, ...] = (),
+    ) -> ir.Var:  # fmt: skip
+        """A fresh variable; without a name it is numbered `_1`, `_2`, …"""
+        automatic = name is None
+        if name is None:
+            self._counter += 1
+            while f"_{self._counter}" in self._names:
+                self._counter += 1
+            name = f"_{self._counter}"
+        elif checked(name, "a variable") in self._names:
+            raise _error(f"the name {name!r} is already taken", "NT104", "every variable has its own name")
+        var = ir.Var(name, kind, rows, cols, dims)
+        self._names[name] = var
+        if automatic:
+            self._auto.add(var)
+        symbol = sp.Symbol(f"v{len(self._symbols):06d}", real=True)
+        self._symbols[var] = symbol
+        self._vars[symbol] = var
+        return var
+
+    def add(self, line: Any) -> Expr:
+        """Append a line (made by the language or a pass); returns the handle of its variable."""
+        self._add(line)
+        return cast(Expr, self.handle(line.out))
+
+    def _add(self, line: ir.Line) -> None:
+        from netsor.checker.typing.lines import line_diagnostics
+
+        for d in line_diagnostics(line):
+            if d.code in ("NT101", "NT106", "NT107"):
+                where = self.origins(inputs_of(line), d.location)
+                d = dataclasses.replace(d, hint="; ".join(filter(None, (d.hint, where))))
+            raise ProgramError(Readings(self).diagnostic(d))
+        self._lines.append(line)
+
+    def origins(self, variables: Iterable[ir.Var], at: Location | None) -> str:
+        """`h is from line 3, u from model.py:7`: where variables that do not fit together were made."""
+        found = {line.out: line.loc for line in self._lines}
+        places = [(v, found.get(v)) for v in dict.fromkeys(variables)]
+        texts = [f"{v.name} is from {_place(loc, at)}" for v, loc in places if loc is not None]
+        return ", ".join(texts)
+
+    def handle(self, var: ir.Var) -> Any:
+        if var.kind == "A":
+            return Matrix(self, var)
+        return Expr(self, self._symbols[var])
+
+    def symbol_of(self, var: ir.Var) -> sp.Symbol:
+        return self._symbols[var]
+
+    def var_of_symbol(self, symbol: sp.Symbol) -> ir.Var:
+        return self._vars[symbol]
+
+    def var_of(self, value: Any, name: str | None = None) -> ir.Var:
+        """The variable of an expression; a pending expression becomes a line."""
+        if isinstance(value, ir.Var):
+            return value
+        if isinstance(value, Matrix):
+            return value.var
+        if isinstance(value, str):
+            return self._names[value]
+        if not isinstance(value, Expr):
+            raise _error(f"expected a variable of the program, got {value!r}", "NT108")
+        if value.program is not self:
+            raise _error("the expression belongs to another program", "NT108")
+        if isinstance(value.sym, sp.Symbol):
+            return self._vars[value.sym]
+        if name is None and value.sym in self._pending:
+            return self._pending[value.sym]
+        return self._materialise(value.sym, name)
+
+    def _materialise(self, sym: sp.Expr, name: str | None) -> ir.Var:
+        var = self._pending[sym] = self._coordinatewise_line(sym, name)
+        return var
+
+    def _coordinatewise_line(self, sym: sp.Expr, name: str | None) -> ir.Var:
+        args, params = self.split(sym)
+        if not args and not params:
+            hint = "add it to a vector, or use p.vector(var=0, mean=…)"
+            raise _error(f"the constant {sym} has no width", "NT109", hint)
+        expr = self.positional(sym, args, params)
+        dims = merge_dims(args + params)
+        if not args:
+            out = self.new_var(name, "C", None, None, dims)
+            self._add(ir.Moment(out, expr, (), params, caller_location()))
+            return out
+        kinds = {a.kind for a in args}
+        kind: ir.Kind = "X" if kinds == {"X"} else "H"
+        rows = next((a.rows for a in args if a.rows is not None), None)
+        out = self.new_var(name, kind, rows, None, dims)
+        self._add(ir.Nonlin(out, expr, args, params, caller_location()))
+        return out
+
+    def split(self, sym: sp.Expr) -> tuple[tuple[ir.Var, ...], tuple[ir.Var, ...]]:
+        """The vectors and the scalars of a pending expression, in program order."""
+        variables = [self._vars[s] for s in sorted(sym.free_symbols, key=lambda s: s.name)]
+        return tuple(v for v in variables if v.kind != "C"), tuple(v for v in variables if v.kind == "C")
+
+    def positional(self, sym: sp.Expr, args: Sequence[ir.Var], params: Sequence[ir.Var]) -> sp.Expr:
+        """A pending expression in the symbols of a line's arguments."""
+        table = {self._symbols[v]: ir.arg(i) for i, v in enumerate(args)}
+        table |= {self._symbols[v]: ir.param(i) for i, v in enumerate(params)}
+        return sym.xreplace(table)
+
+    def pending(self, line: ir.Nonlin | ir.Moment) -> sp.Expr:
+        """A line's expression in the program's own symbols."""
+        table = {ir.arg(i): self._symbols[v] for i, v in enumerate(line.args)}
+        table |= {ir.param(i): self._symbols[v] for i, v in enumerate(line.params)}
+        return cast(sp.Expr, line.expr.xreplace(table))
+
+    def register(self, function: Function) -> None:
+        """Remember a user's function, so that listings can define it."""
+        if function.user:
+            known = self._functions.setdefault(function.name, function)
+            if known is not function:
+                raise _error(f"two different functions are called {function.name}", "NT104")
+
+    # ------------------------------------------------------------ statements
+
+    def let(self, name: str, value: Any) -> Any:
+        """Name a line. A pending expression becomes one line; an unnamed line gets the name."""
+        if isinstance(value, Matrix):
+            return self.handle(self._rename_auto(value.var, name))
+        if not isinstance(value, Expr):
+            raise _error(f"let names an expression of the program, got {value!r}", "NT108")
+        if isinstance(value.sym, sp.Symbol):
+            var = self._vars[value.sym]
+            if var in self._auto:
+                return self.handle(self._rename_auto(var, name))
+            return self.handle(self._materialise(value.sym, name))
+        return self.handle(self.var_of(value, name))
+
+    def _rename_auto(self, var: ir.Var, name: str) -> ir.Var:
+        if var not in self._auto:
+            raise _error(f"{var.name} already has a name", "NT104")
+        if checked(name, "a variable") in self._names:
+            raise _error(f"the name {name!r} is already taken", "NT104", "every variable has its own name")
+        del self._names[var.name]
+        object.__setattr__(var, "name", name)  # the builder alone names a line once; afterwards it never changes
+        self._names[name] = var
+        self._auto.discard(var)
+        return var
+
+    def output(self, v: Any, x: Any, scale: ir.Number = 1.0, name: str = "f") -> None:
+        """f = scale · v·x/√n; with axes P of v, scale/√(|P| n) Σ_s v_s·x_s. Outputs of one name add up."""
+        readout, vector = self.var_of(v), self.var_of(x)
+        read = Readings(self).of
+        loc = caller_location()
+        if readout.kind != "G" or vector.kind not in "GH":
+            raise _error(
+                f"an output is a readout vector times a vector, got {read(readout.name)} and {read(vector.name)}",
+                "NT108",
+                loc=loc,
+            )
+        if readout.rows != vector.rows:
+            raise _error(
+                f"width mismatch: the readout {read(readout.name)} has width {describe(readout.rows)},"
+                f" {read(vector.name)} has width {describe(vector.rows)}", "NT101",
+                Readings(self).prose(self.origins((readout, vector), loc)), loc=loc,
+            )  # fmt: skip
+        self._fit_readout(readout, vector)
+        scale = quantity("the scale of an output", scale)
+        self._outputs.append(
+            ir.Output(checked(name, "an output", quoted=True), readout, vector, scale, len(self._lines), loc)
+        )
+
+    def _fit_readout(self, readout: ir.Var, vector: ir.Var) -> None:
+        """Give a readout over axes the sizes that the vector has there (after strides they are smaller)."""
+        sizes = {d.axis: d.size for d in vector.dims}
+        missing = [d.axis.name for d in readout.dims if d.axis not in sizes]
+        if missing:
+            raise _error(f"the readout {readout} has axes that {vector} lacks: {', '.join(missing)}", "NT107")
+        dims = tuple(ir.Dim(d.axis, sizes[d.axis]) for d in readout.dims)
+        used = any(readout in inputs_of(line) for line in self._lines)
+        if not used and dims != readout.dims:
+            object.__setattr__(readout, "dims", dims)  # still the builder's: nothing has read it yet
+
+    def gradient(self, of: Any, is_: Any) -> None:
+        """Say that a line is the gradient √n_out ∂f/∂of of a MatMul output or bias."""
+        self._gradients.append(ir.Gradient(self.var_of(of), self.var_of(is_), caller_location()))
+
+    def returns(self, name: str, value: Any) -> None:
+        """Make a scalar's limit a result of the compiled kernel."""
+        var = self.var_of(value)
+        if checked(name, "a result", quoted=True) in KERNELS:
+            raise _error(f"{name} is the name of a kernel", "NT104", "a returned scalar has a name of its own")
+        if var.kind != "C":
+            raise _error(f"only scalars are returned, {var} is a vector", "NT108", "take ns.moment of it")
+        self._returned.append(ir.Returns(name, var, caller_location()))
+
+    def backward(self) -> Program:
+        """Add the backward pass of the outputs; returns self."""
+        from netsor.passes.backward import add_backward
+
+        add_backward(self)
+        return self
+
+    # ------------------------------------------------------------ recurrence
+
+    def scan(self, axis: AxisLike, init: Any, step: Callable[..., Any], reverse: bool = False) -> Any:
+        """The family s with s[t] = step(s[t−1]) over `axis`, s before the first element being `init`.
+
+        `init` is 0 (the zero vector), a vector, or a tuple of these; `step` takes and returns as many families.
+        `reverse=True` runs from the last element to the first.
+        """
+        from netsor.build.scan import scan
+
+        return scan(self, self.as_axis(axis), init, step, reverse)
+
+    # ------------------------------------------------------------ passes and views
+
+    def unroll(self, sizes: Mapping[str, int] | None = None) -> Program:
+        """The plain straight-line program that the families are shorthand for, at the given axis sizes."""
+        from netsor.passes.unroll import unroll
+
+        return unroll(self, sizes or {})
+
+    def graph(self) -> Any:
+        """A networkx DiGraph: nodes are variables, an edge runs from an argument to the line's variable."""
+        from netsor.text.graph import graph
+
+        return graph(self)
+
+    def copy(self) -> Program:
+        """A new builder with the same lines."""
+        twin = Program(self.name)
+        for key, value in vars(self).items():
+            setattr(twin, key, value.copy() if isinstance(value, dict | list | set) else value)
+        return twin
+
+    def restore(self, saved: Program) -> None:
+        """Become a copy made earlier."""
+        vars(self).update(vars(saved))
+
+    @classmethod
+    def from_parts(
+        cls, name: str, widths: Iterable[ir.Width], lines: Iterable[ir.Line], outputs: Iterable[ir.Output] = (),
+        gradients: Iterable[ir.Gradient] = (), returned: Iterable[ir.Returns] = (),
+        functions: Mapping[str, Function] | None = None,
+    ) -> Program:  # fmt: skip
+        """A program from its lines, unchecked but for its names: `ns.check` says what is wrong with it."""
+        p = cls(name)
+        p._widths = {checked(w.name, "a width"): w for w in widths}
+        p._functions = dict(functions or {})
+        for line in lines:
+            p.adopt(line)
+        p._outputs, p._gradients, p._returned = list(outputs), list(gradients), list(returned)
+        for name in (*(o.name for o in p._outputs), *(r.name for r in p._returned)):
+            checked(name, "a result", quoted=True)
+        return p
+
+    def adopt(self, line: ir.Line) -> None:
+        """Append a line with its variable, unchecked."""
+        out = line.out
+        for axis in (*out.axes, *axes_named(line)):
+            self._axes.setdefault(checked(axis.name, "an axis"), axis)
+        self._names[checked(out.name, "a variable")] = out
+        symbol = sp.Symbol(f"v{len(self._symbols):06d}", real=True)
+        self._symbols[out], self._vars[symbol] = symbol, out
+        self._lines.append(line)
+
+    def state(self, statement: ir.Output | ir.Gradient | ir.Returns) -> None:
+        """Append a statement, unchecked."""
+        match statement:
+            case ir.Output():
+                self._outputs.append(statement)
+            case ir.Gradient():
+                self._gradients.append(statement)
+            case ir.Returns():
+                self._returned.append(statement)
+            case _:
+                assert_never(statement)
+
+    def is_unnamed(self, var: ir.Var) -> bool:
+        """Has a variable a number for a name, which `let` may replace?"""
+        return var in self._auto
+
+    def locate(self, start: int, loc: Location | None) -> None:
+        """Say that the lines from `start` on stand at another place in the user's file."""
+        self._lines[start:] = [dataclasses.replace(line, loc=loc) for line in self._lines[start:]]
+
+    def replace_line(self, old: ir.Line, **changes: Any) -> None:
+        """Replace fields of a line in place (a scan binds its shift late)."""
+        self._lines[self._lines.index(old)] = dataclasses.replace(old, **changes)
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def _place(loc: Location, at: Location | None) -> str:
+    return f"line {loc.line}" if at is not None and loc.file == at.file else f"{Path(loc.file).name}:{loc.line}"
+
+
+def describe(dimension: ir.Dimension | None) -> str:
+    return "none" if dimension is None else dimension.name
+
+
+def moment(value: Any, name: str | None = None) -> Expr:
+    """The C-var (1/n) Σ_α value_α."""
+    if not isinstance(value, Expr):
+        raise _error(f"a moment is of a vector, got {value!r}", "NT108")
+    p = value.program
+    args, params = p.split(value.sym)
+    if not args or any(a.kind == "X" for a in args):
+        raise _error("a moment is of a vector with a width", "NT108")
+    out = p.new_var(name, "C", None, None, merge_dims(args + params))
+    return p.add(ir.Moment(out, p.positional(value.sym, args, params), args, params, caller_location()))
+
+
+def dot(x: Expr, y: Expr) -> Expr:
+    """moment(x·y) = (1/n) Σ_α x_α y_α."""
+    return moment(x * y)
+
+
+def softmax(c: Expr, axis: AxisLike, mask: Any = None) -> Expr:
+    """Softmax of scalars over an axis: m_j exp(c_j) / Σ_l m_l exp(c_l); m = 1 without a mask."""
+    p = c.program
+    var = p.var_of(c)
+    m = None if mask is None else p.var_of(mask)
+    dims = merge_dims((var,) if m is None else (var, m))
+    out = p.new_var(None, "C", None, None, dims)
+    return p.add(ir.Softmax(out, var, p.as_axis(axis), m, caller_location()))
+
+
+def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
+    """y[s] = Σ_t a[s, t] x[t] over `axis`.
+
+    A constant array is `[out, in]` and the result keeps the axis; a family of C-vars contracts `axis` with its last
+    axis, and the result has its other axes.
+    """
+    p = x.program
+    ax = p.as_axis(axis)
+    if isinstance(a, Expr):
+        last = p.var_of(a).dims[-1].axis
+        source = x if last == ax else x.rename({ax: last})
+        return (a * source).sum(last)
+    rows = nested("the array of a mix", a)
+    size = p.var_of(x).size(ax)
+    inner = p.fresh_axis(f"{ax.name}_in", len(rows[0]))
+    same = len(rows) == len(rows[0])
+    weights = p.constant(rows, (ir.Dim(ax, size if same else len(rows)), ir.Dim(inner, size)))
+    return (weights * x.rename({ax: inner})).sum(inner)
+
+
+__all__ = ["Expr", "Matrix", "Operand", "Program", "dot", "mix", "moment", "softmax"]

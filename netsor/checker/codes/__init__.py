@@ -1,0 +1,1 @@
+"""What each code of a finding means."""

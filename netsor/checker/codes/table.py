@@ -1,0 +1,41 @@
+"""What each code means, with an example, the clause of the theory and the remedy."""
+
+from __future__ import annotations
+
+from netsor.checker.codes.explanation import Code
+from netsor.checker.codes.language import LANGUAGE, LISTINGS
+from netsor.checker.codes.theory import GRADIENTS, INDEPENDENCE, RANK, REGULARITY
+from netsor.checker.codes.use import ARRAYS, RULES
+
+FAMILIES: dict[str, tuple[str, tuple[Code, ...]]] = {
+    "NT0xx": ("text that cannot be read as a listing", LISTINGS),
+    "NT1xx": ("names, types and dimensions", LANGUAGE),
+    "NT2xx": ("BP-like, Simple GIA, gia_valid", INDEPENDENCE),
+    "NT3xx": ("growth and parameter control", REGULARITY),
+    "NT4xx": ("rank stability", RANK),
+    "NT5xx": ("gradients", GRADIENTS),
+    "NT6xx": ("arrays and arguments", ARRAYS),
+    "NT7xx": ("limits that have no rule", RULES),
+}
+
+CODES: dict[str, Code] = {c.code: c for _, codes in FAMILIES.values() for c in codes}
+
+
+def explain(code: str) -> str:
+    """The explanation of a code as text; KeyError when there is none."""
+    c = CODES[code.upper()]
+    example = "\n".join("    " + row for row in c.example.splitlines())
+    return f"{c.code}: {c.title}\n\n{c.text}\n\nExample\n\n{example}\n\nWhere: {c.clause}\nRemedy: {c.remedy}"
+
+
+def page() -> str:
+    """The page of the documentation that lists all codes (MyST)."""
+    parts = ["# Codes of findings", "`netsor explain CODE` prints one of these sections."]
+    for family, (title, codes) in FAMILIES.items():
+        parts.append(f"## {family}: {title}")
+        for c in codes:
+            parts += [
+                f"({c.code.lower()})=\n### {c.code}: {c.title}", c.text, f"```text\n{c.example}\n```",
+                f"Where: {c.clause}", f"Remedy: {c.remedy}",
+            ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,1 @@
+"""A listing's text → a program."""

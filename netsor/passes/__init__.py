@@ -1,0 +1,1 @@
+"""Program → Program: the backward pass, families unrolled, unit variances."""

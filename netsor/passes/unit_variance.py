@@ -1,0 +1,72 @@
+"""The convention of neural-tangents: every trained array has variance 1, its scale is in the multiplier.
+
+The limit of the forward pass is the same program's; the NTK's term of an array of variance σ² is multiplied by σ².
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import assert_never
+
+from netsor import ir
+from netsor.build.declared import as_program
+from netsor.build.program import Program
+
+
+def unit_variance(p: ir.ProgramLike) -> Program:
+    """Every array ω ~ N(mean, var) written as √var · ω′, ω′ ~ N(mean/√var, 1).
+
+    The multiplier becomes multiplier·√var, a covariance c of two arrays c/√(var·var′); `axis_cov` multiplies the
+    variance and stays. An array with var = 0 is a constant: it keeps its numbers and is not trained.
+    """
+    p = as_program("ns.unit_variance", p)
+    variances = {line.out: line.var for line in p.lines if isinstance(line, ir.InputVector)}
+    lines = [_line(line, variances) for line in p.lines]
+    return Program.from_parts(p.name, p.widths, lines, p.outputs, p.gradients, p.returned, p.functions)
+
+
+def _line(line: ir.Line, variances: Mapping[ir.Var, ir.Number]) -> ir.Line:
+    match line:
+        case ir.InputMatrix(var=0) | ir.InputVector(var=0):
+            return dataclasses.replace(line, trainable=False)
+        case ir.InputMatrix():
+            return dataclasses.replace(line, var=1, multiplier=line.multiplier * root(line.var))
+        case ir.InputVector():
+            return _vector(line, variances)
+        case (
+            ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window()
+            | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return line
+        case _:
+            assert_never(line)
+
+
+def _vector(line: ir.InputVector, variances: Mapping[ir.Var, ir.Number]) -> ir.InputVector:
+    scale = root(line.var)
+    cov = tuple((v, _ratio(c, root(line.var * variances[v]))) for v, c in line.cov)
+    mean, multiplier = _ratio(line.mean, scale), line.multiplier * scale
+    return dataclasses.replace(line, mean=mean, var=1, multiplier=multiplier, cov=cov)
+
+
+def _ratio(value: ir.Number, by: ir.Number) -> ir.Number:
+    """value / by, exact where both are; a covariance with a constant is 0 and stays."""
+    if by in (0, 1) or value == 0:
+        return value
+    if isinstance(value, float) or isinstance(by, float):
+        return float(value) / float(by)
+    return Fraction(value) / Fraction(by)
+
+
+def root(var: ir.Number) -> ir.Number:
+    """√var; exact for squares of rationals, a float otherwise."""
+    if isinstance(var, float):
+        return math.sqrt(var)
+    square = Fraction(var)
+    up, down = math.isqrt(square.numerator), math.isqrt(square.denominator)
+    if up * up == square.numerator and down * down == square.denominator:
+        return Fraction(up, down) if down > 1 else up
+    return math.sqrt(var)

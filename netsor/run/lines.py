@@ -1,0 +1,342 @@
+"""A program run at a small finite width, in numpy: what witnesses are made of.
+
+`generic` values stand for arbitrary arguments (variances, means and given limits are ignored, so that a function's
+dependence and parity show); `natural` values follow the program's own distribution.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never, cast
+
+import numpy as np
+
+from netsor import ir
+from netsor.facts import covariance, covariance_blocks, fan_in, input_vectors
+from netsor.measure import FAR, written_size
+from netsor.run.expressions import Array, evaluate
+from netsor.run.flow import spans
+from netsor.run.shapes import Sizes, aligned
+from netsor.run.work import Work
+
+Values = dict[ir.Var, Array]
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def generic(lines: Sequence[ir.Line], sizes: Sizes, rng: np.random.Generator) -> Values:
+    """Inputs in general position."""
+    found: Values = {}
+    for line in lines:
+        value = _generic(line, sizes, rng)
+        if value is not None:
+            found[line.out] = value
+    return found
+
+
+def _generic(line: ir.Line, sizes: Sizes, rng: np.random.Generator) -> Array | None:
+    """A value of an input; None of other lines, which are computed."""
+    shape = sizes.shape(line.out)
+    match line:
+        case ir.InputMatrix():
+            return cast(Array, rng.standard_normal(shape) / np.sqrt(shape[-1]))
+        case ir.InputVector() | ir.Data():
+            return rng.standard_normal(shape)
+        case ir.InputScalar():
+            return _given(line, sizes) if is_constant(line) else rng.uniform(0.5, 1.5, shape)
+        case (
+            ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place()
+            | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return None
+        case _:
+            assert_never(line)
+
+
+def is_constant(line: ir.Line) -> bool:
+    """An array of numbers over axes: it has its values at every width."""
+    return isinstance(line, ir.InputScalar) and line.limit is not None and bool(line.out.dims)
+
+
+def _given(line: ir.InputScalar, sizes: Sizes) -> Array:
+    """The limit as an array; "position" is each element's own index."""
+    shape = sizes.shape(line.out)
+    limit = np.arange(shape[0], dtype=float) if line.limit == "position" else np.asarray(line.limit, dtype=float)
+    return np.broadcast_to(limit, shape).copy()
+
+
+def natural(
+    lines: Sequence[ir.Line], sizes: Sizes, rng: np.random.Generator, data: Mapping[str, Any] | None = None
+) -> Values:
+    """Inputs drawn as the program says; data and scalars without a limit are given, or in general position."""
+    found = generic(lines, sizes, rng)
+    given = data or {}
+    for line in lines:
+        if isinstance(line, ir.InputMatrix):
+            found[line.out] = found[line.out] * matrix_scale(line, sizes)
+        elif isinstance(line, ir.InputScalar) and line.limit is not None:
+            found[line.out] = _given(line, sizes)
+        elif isinstance(line, ir.Data | ir.InputScalar) and line.out.name in given:
+            found[line.out] = np.broadcast_to(np.asarray(given[line.out.name], float), sizes.shape(line.out)).copy()
+    _draw_vectors(input_vectors(lines), found)
+    return found
+
+
+def matrix_scale(line: ir.InputMatrix, sizes: Sizes) -> float:
+    """The factor from N(0, 1/cols) to the matrix's entries."""
+    cols = sizes.dimension(line.out.cols)
+    return float(line.multiplier) * float(np.sqrt(float(line.var) * cols / float(fan_in(line, cols))))
+
+
+def blocks(vectors: Sequence[ir.InputVector]) -> list[list[ir.InputVector]]:
+    """Input vectors in classes connected by nonzero covariance, in program order."""
+    return [sorted(block, key=vectors.index) for block in covariance_blocks(vectors)]
+
+
+def covariances(block: Sequence[ir.InputVector]) -> Array:
+    """The covariance matrix of a coordinate of some input vectors."""
+    return np.array([[float(covariance(a, b)) for b in block] for a in block])
+
+
+def _draw_vectors(vectors: Sequence[ir.InputVector], found: Values) -> None:
+    """Turn standard normal draws into the joint distribution of the input vectors."""
+    for block in blocks(vectors):
+        if len(block) > 1:
+            root = _square_root(covariances(block))
+            draws = [found[v.out] for v in block]
+            for row, line in zip(root, block, strict=True):
+                found[line.out] = sum((r * d for r, d in zip(row, draws, strict=True)), np.zeros(()))
+        else:
+            found[block[0].out] = found[block[0].out] * np.sqrt(float(block[0].var))
+        for line in block:
+            found[line.out] = float(line.multiplier) * (float(line.mean) + _over_axes(line, found[line.out]))
+
+
+def _over_axes(line: ir.InputVector, draws: Array) -> Array:
+    for axis, matrix in line.axis_cov:
+        root = _square_root(np.asarray(matrix, dtype=float))
+        i = line.out.axes.index(axis)
+        draws = np.moveaxis(np.tensordot(root, draws, axes=(1, i)), 0, i)
+    return draws
+
+
+def _square_root(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+# ---------------------------------------------------------------- lines
+
+
+def execute(lines: Sequence[ir.Line], inputs: Mapping[ir.Var, Array], sizes: Sizes) -> Values:
+    """All variables of a program, given its inputs."""
+    values: Values = dict(inputs)
+    with np.errstate(all="ignore"):
+        for start, end in spans(lines):
+            for line in lines[start:end]:
+                if isinstance(line, ir.Shift):
+                    values.setdefault(line.of, np.zeros(sizes.shape(line.of)))
+            for _ in range(_passes(lines[start:end], sizes)):
+                for line in lines[start:end]:
+                    if line.out not in inputs:
+                        values[line.out] = _line(line, values, sizes)
+    return values
+
+
+def _passes(lines: Sequence[ir.Line], sizes: Sizes) -> int:
+    """A scan's lines are right after as many passes as its axis has elements."""
+    if len(lines) == 1 and not isinstance(lines[0], ir.Shift):
+        return 1
+    lengths = [sizes.size(x.of.size(x.axis)) for x in lines if isinstance(x, ir.Shift)]
+    return max([1, *lengths]) if len(lines) > 1 else 1
+
+
+MOST_NUMBERS = 30_000_000  # held at once by a run of a program
+
+
+def pay(work: Work, lines: Sequence[ir.Line], sizes: Sizes, times: int = 1) -> None:
+    """Take the steps of running a program at these sizes, or end the question."""
+    numbers, steps = 0, 0
+    for start, end in spans(lines):
+        passes = _passes(lines[start:end], sizes)
+        for line in lines[start:end]:
+            held = math.prod(sizes.shape(line.out))
+            numbers += held
+            steps += passes * _steps(line, sizes, held)
+    work.take(steps * times if numbers <= MOST_NUMBERS else FAR)
+
+
+def _steps(line: ir.Line, sizes: Sizes, held: int) -> int:
+    """Nodes of the expression, for one number of each argument and per thousand."""
+    match line:
+        case ir.MatMul():
+            return 4 + held * sizes.dimension(line.matrix.cols) // 100_000
+        case ir.Nonlin() | ir.Moment():
+            largest = max([held, *(math.prod(sizes.shape(v)) for v in line.args)])
+            return _node_steps(written_size(line.expr), largest)
+        case ir.Window() | ir.Unwindow():
+            return _node_steps(2 * len(line.offsets), held)
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.At() | ir.Place()
+            | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return _node_steps(2, held)
+        case _:
+            assert_never(line)
+
+
+def _node_steps(nodes: int, held: int) -> int:
+    return 2 + nodes + nodes * held // 1000
+
+
+def _trsp(line: ir.Trsp, values: Values, sizes: Sizes) -> Array:
+    return np.swapaxes(values[line.of], -1, -2)
+
+
+def _matmul(line: ir.MatMul, values: Values, sizes: Sizes) -> Array:
+    matrix, vector = values[line.matrix], values[line.vector]
+    if not line.matrix.dims:
+        product = vector @ matrix.T
+        return aligned(product, line.vector.axes, line.out.axes, 1)
+    axes = line.out.axes
+    left = aligned(matrix, line.matrix.axes, axes, 2)
+    right = aligned(vector, line.vector.axes, axes, 1)
+    return np.broadcast_to(np.matmul(left, right[..., None])[..., 0], sizes.shape(line.out))
+
+
+def _coordinatewise(line: ir.Nonlin | ir.Moment, values: Values, sizes: Sizes) -> Array:
+    axes = line.out.axes
+    tail = 1 if line.args else 0
+    env: dict[Any, Any] = {}
+    for i, v in enumerate(line.args):
+        env[ir.arg(i)] = aligned(values[v], v.axes, axes, 1)
+    for j, c in enumerate(line.params):
+        scalar = aligned(values[c], c.axes, axes, 0)
+        env[ir.param(j)] = scalar[..., None] if tail else scalar
+    result = np.asarray(evaluate(line.expr, env), dtype=float)
+    if isinstance(line, ir.Moment) and line.args:
+        result = result.mean(axis=-1) if result.ndim else result
+    return np.broadcast_to(result, sizes.shape(line.out))
+
+
+def _positions(line: ir.Window | ir.Unwindow, of: ir.Var, out: ir.Var, sizes: Sizes) -> tuple[list[Any], list[Any]]:
+    """For each tap, the positions read along each axis and whether they are inside (grids over the windowed axes)."""
+    source = [sizes.size(of.size(a)) for a in line.axes]
+    target = [sizes.size(out.size(a)) for a in line.axes]
+    index, inside = [], []
+    for offset in line.offsets:
+        rows = [s * np.arange(t) + o for s, t, o in zip(line.stride, target, offset, strict=True)]
+        good = [(r >= 0) & (r < p) | (line.outside == "wrap") for r, p in zip(rows, source, strict=True)]
+        index.append(np.ix_(*(r % p for r, p in zip(rows, source, strict=True))))
+        inside.append(functools.reduce(np.logical_and.outer, good))
+    return index, inside
+
+
+def _window(line: ir.Window, values: Values, sizes: Sizes) -> Array:
+    rest = tuple(a for a in line.of.axes if a not in line.axes)
+    tail = 0 if line.of.kind == "C" else 1
+    source = aligned(values[line.of], line.of.axes, (*line.axes, *rest), tail)
+    index, inside = _positions(line, line.of, line.out, sizes)
+    taps = []
+    for i, ok in zip(index, inside, strict=True):
+        mask = ok.reshape(ok.shape + (1,) * (len(rest) + tail))
+        taps.append(np.where(mask, source[i], -np.inf if line.outside == "drop" else 0.0))
+    return aligned(np.stack(taps), (line.tap, *line.axes, *rest), line.out.axes, tail)
+
+
+def _unwindow(line: ir.Unwindow, values: Values, sizes: Sizes) -> Array:
+    rest = tuple(a for a in line.out.axes if a not in line.axes)
+    tail = 0 if line.of.kind == "C" else 1
+    taps = aligned(values[line.of], line.of.axes, (line.tap, *line.axes, *rest), tail)
+    index, inside = _positions(line, line.out, line.of, sizes)
+    order = (*line.axes, *rest)
+    total = np.zeros((*(sizes.size(line.out.size(a)) for a in order), *taps.shape[taps.ndim - tail :]))
+    for tap, i, ok in zip(taps, index, inside, strict=True):
+        mask = ok.reshape(ok.shape + (1,) * (len(rest) + tail))
+        np.add.at(total, i, np.where(mask, tap, 0.0))
+    return aligned(total, order, line.out.axes, tail)
+
+
+def _at(line: ir.At, values: Values, sizes: Sizes) -> Array:
+    i = line.of.axes.index(line.axis)
+    return cast(Array, np.take(values[line.of], line.index, axis=i))
+
+
+def _place(line: ir.Place, values: Values, sizes: Sizes) -> Array:
+    result = np.zeros(sizes.shape(line.out))
+    axes = tuple(a for a in line.out.axes if a != line.axis)
+    tail = 0 if line.of.kind == "C" else 1
+    i = line.out.axes.index(line.axis)
+    np.moveaxis(result, i, 0)[line.index] = aligned(values[line.of], line.of.axes, axes, tail)
+    return result
+
+
+def _shift(line: ir.Shift, values: Values, sizes: Sizes) -> Array:
+    tail = 0 if line.of.kind == "C" else 1
+    source = aligned(values[line.of], line.of.axes, line.out.axes, tail)
+    source = np.moveaxis(np.broadcast_to(source, sizes.shape(line.out)), line.out.axes.index(line.axis), 0)
+    result = np.zeros(sizes.shape(line.out))
+    target = np.moveaxis(result, line.out.axes.index(line.axis), 0)
+    by, length = line.by, source.shape[0]
+    if abs(by) < length:
+        if by >= 0:
+            target[by:] = source[: length - by]
+        else:
+            target[:by] = source[-by:]
+    return result
+
+
+def _rename(line: ir.Rename, values: Values, sizes: Sizes) -> Array:
+    table = dict(line.axes)
+    have = tuple(table.get(a, a) for a in line.of.axes)
+    return aligned(values[line.of], have, line.out.axes, 0 if line.of.kind == "C" else 1)
+
+
+def _reduce(line: ir.Reduce, values: Values, sizes: Sizes) -> Array:
+    op: Any = {"sum": np.sum, "mean": np.mean, "max": np.max}[line.op]
+    reduced: Array = op(values[line.of], axis=line.of.axes.index(line.axis))
+    have = tuple(a for a in line.of.axes if a != line.axis)
+    return aligned(reduced, have, line.out.axes, 0 if line.of.kind == "C" else 1)
+
+
+def _softmax(line: ir.Softmax, values: Values, sizes: Sizes) -> Array:
+    axes = line.out.axes
+    scores = np.broadcast_to(aligned(values[line.of], line.of.axes, axes, 0), sizes.shape(line.out))
+    i = axes.index(line.axis)
+    weights = np.exp(scores - scores.max(axis=i, keepdims=True))
+    if line.mask is not None:
+        weights = weights * aligned(values[line.mask], line.mask.axes, axes, 0)
+    return cast(Array, weights / weights.sum(axis=i, keepdims=True))
+
+
+def _line(line: ir.Line, values: Values, sizes: Sizes) -> Array:  # noqa: C901
+    match line:
+        case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data():
+            raise KeyError(line.out)  # an input that is not given
+        case ir.Trsp():
+            return _trsp(line, values, sizes)
+        case ir.MatMul():
+            return _matmul(line, values, sizes)
+        case ir.Nonlin() | ir.Moment():
+            return _coordinatewise(line, values, sizes)
+        case ir.Window():
+            return _window(line, values, sizes)
+        case ir.Unwindow():
+            return _unwindow(line, values, sizes)
+        case ir.At():
+            return _at(line, values, sizes)
+        case ir.Place():
+            return _place(line, values, sizes)
+        case ir.Shift():
+            return _shift(line, values, sizes)
+        case ir.Rename():
+            return _rename(line, values, sizes)
+        case ir.Reduce():
+            return _reduce(line, values, sizes)
+        case ir.Softmax():
+            return _softmax(line, values, sizes)
+        case _:
+            assert_never(line)

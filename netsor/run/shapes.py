@@ -1,0 +1,78 @@
+"""Arrays of families: the layout `[*axes, n]` of a vector, alignment of axes, and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+
+from netsor import ir
+from netsor.run.expressions import Array
+from netsor.sizes import number
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A choice of all sizes: the reference width, the axes taken from data, the features of each data input."""
+
+    width: int = 8
+    open_axes: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    default: int = 3
+
+    def dimension(self, of: ir.Dimension | None) -> int:
+        if isinstance(of, ir.Width):
+            return max(1, round(self.width * float(of.ratio)))
+        return self.features.get(of.name, 3) if of is not None else 1
+
+    def size(self, of: ir.Size) -> int:
+        return number(of, lambda axis: self.open_axes.get(axis, self.default))
+
+    def axes(self, of: ir.Var) -> tuple[int, ...]:
+        return tuple(self.size(d.size) for d in of.dims)
+
+    def shape(self, of: ir.Var) -> tuple[int, ...]:
+        """The shape of a variable's array."""
+        tail: tuple[int, ...] = () if of.kind == "C" else (self.dimension(of.rows),)
+        if of.kind == "A":
+            tail = (*tail, self.dimension(of.cols))
+        return (*self.axes(of), *tail)
+
+
+def fitting(lines: Sequence[ir.Line], width: int, features: Mapping[str, int] | None = None) -> Sizes:
+    """Sizes at which every axis has an element and every index exists; axes of the data get at least three."""
+    for default in range(3, 65):
+        sizes = Sizes(width, {}, features or {}, default)
+        if all(_fits(line, sizes) for line in lines):
+            return sizes
+    return Sizes(width, {}, features or {}, 3)
+
+
+def _fits(line: ir.Line, sizes: Sizes) -> bool:
+    if any(s < 1 for s in sizes.axes(line.out)):
+        return False
+    match line:
+        case ir.At():
+            size = sizes.size(line.of.size(line.axis))
+            return -size <= line.index < size
+        case ir.Place():
+            size = sizes.size(line.out.size(line.axis))
+            return -size <= line.index < size
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
+            | ir.Moment() | ir.Window() | ir.Unwindow() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return True
+        case _:
+            assert_never(line)
+
+
+def aligned(value: Array, have: Sequence[ir.Axis], want: Sequence[ir.Axis], tail: int) -> Array:
+    """`value` with leading axes in the order of `want`, of length 1 where it has none; `tail` trailing axes stay."""
+    order = [have.index(a) for a in want if a in have]
+    moved = np.transpose(value, (*order, *range(len(have), len(have) + tail)))
+    shape = iter(moved.shape)
+    lead = tuple(next(shape) if a in have else 1 for a in want)
+    return moved.reshape((*lead, *shape))

@@ -1,0 +1,1 @@
+"""How variables behave under sign flips of input vectors: parity, dependence, GF(2)."""
