@@ -285,7 +285,6 @@ LONG = {
     "compilers/render/writer.py": 320,
     "compilers/runtime/__init__.py": 500,
     "netsor/build/program.py": 650,
-    "netsor/functions.py": 600,
     "netsor/ir.py": 400,
     "netsor/parser/statements.py": 330,
     "netsor/run/lines.py": 350,

@@ -1,0 +1,50 @@
+"""Coordinatewise functions: expression, derivative, parity and growth."""
+
+from netsor.functions.facts import expression_kinks, expression_parity, write_out
+from netsor.functions.head import (
+    FLIPPED,
+    Function,
+    Growth,
+    Head,
+    Parity,
+    argument_symbols,
+    constant,
+    exact,
+    undifferentiated,
+)
+from netsor.functions.own import function, numeric
+from netsor.functions.table import (
+    abs,
+    as_function,
+    builtin,
+    builtin_names,
+    cos,
+    cube,
+    elu,
+    elu_alpha,
+    erf,
+    exp,
+    gaussian,
+    gelu,
+    identity,
+    leaky_relu,
+    polynomial,
+    relu,
+    sigmoid,
+    sign,
+    silu,
+    sin,
+    softplus,
+    square,
+    step,
+    tanh,
+    zero,
+)
+
+__all__ = [
+    "FLIPPED", "Function", "Growth", "Head", "Parity", "argument_symbols", "constant", "exact", "expression_kinks",
+    "expression_parity", "function", "numeric", "undifferentiated", "write_out",
+    "abs", "as_function", "builtin", "builtin_names", "cos", "cube", "elu", "elu_alpha", "erf", "exp", "gaussian",
+    "gelu", "identity", "leaky_relu", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square",
+    "step", "tanh", "zero",
+]  # fmt: skip

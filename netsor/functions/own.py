@@ -1,0 +1,79 @@
+"""Functions of the user: from an expression of sympy, or from a torch callable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy as sp
+
+from netsor.build.definitions import arity_of, defined
+from netsor.functions.facts import expression_kinks, expression_parity
+from netsor.functions.head import FLIPPED, Function, Growth, Parity, argument_symbols, exact, remade
+from netsor.names import checked
+
+
+def function(
+    name: str,
+    definition: Callable[..., Any],
+    *,
+    arity: int | None = None,
+    parity: Parity = None,
+    growth: Growth | None = None,
+    kinks: tuple[float, ...] = (),
+) -> Function:
+    """A function given by a sympy expression: `ns.function("swish2", lambda x: x * ns.sigmoid(2 * x))`.
+
+    Parity of a function of one argument is found by substitution; growth by the checker.
+    """
+    checked(name, "a function")
+    count = arity if arity is not None else arity_of(name, definition)
+    symbols = argument_symbols(count)
+    body = exact(defined(name, definition, symbols))
+    if parity is None and count == 1:
+        parity = expression_parity(body, symbols[0])
+    if not kinks and count == 1:
+        kinks = expression_kinks(body, symbols[0])
+    return _defined(name, symbols, body, parity, growth, kinks)
+
+
+def _defined(
+    name: str, symbols: tuple[sp.Symbol, ...], body: sp.Expr, parity: Parity, growth: Growth | None,
+    kinks: tuple[float, ...],
+) -> Function:  # fmt: skip
+    """The user's function with the expression `body` of the symbols."""
+    made = Function(
+        name, lambda *args: body.xreplace(dict(zip(symbols, args, strict=True))), arity=len(symbols), parity=parity,
+        growth=growth, kinks=kinks, user=True,
+    )  # fmt: skip
+    return remade(made, _defined, name, symbols, body, parity, growth, kinks)
+
+
+def numeric(
+    name: str,
+    call: Callable[..., Any],
+    *,
+    derivative: Callable[..., Any] | Function | None = None,
+    parity: Parity = None,
+    growth: Growth | None = None,
+    kinks: tuple[float, ...] = (),
+) -> Function:
+    """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse."""
+    checked(name, "a function")
+    if isinstance(derivative, Function) or derivative is None:
+        prime = derivative
+    else:
+        flipped = FLIPPED[parity]
+        prime = Function(f"{name}'", None, torch=derivative, parity=flipped, kinks=kinks, growth=growth)
+    made = Function(
+        name, None, torch=call, derivative=None if prime is None else (lambda _: prime), parity=parity, growth=growth,
+        kinks=kinks, user=True,
+    )  # fmt: skip
+    return remade(made, _numeric, name, call, derivative, parity, growth, kinks)
+
+
+def _numeric(
+    name: str, call: Callable[..., Any], derivative: Callable[..., Any] | Function | None, parity: Parity,
+    growth: Growth | None, kinks: tuple[float, ...],
+) -> Function:  # fmt: skip
+    return numeric(name, call, derivative=derivative, parity=parity, growth=growth, kinks=kinks)
