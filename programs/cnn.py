@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from netsor.build.program import Program
 from netsor.ir import Number
-from netsor.layers import FanIn, conv, global_avg_pool
+from netsor.layers import conv, global_avg_pool
+from netsor.layers.convolution import FanIn
 from netsor.programs.per_layer import (
     Kernel,
     MaybeVariance,

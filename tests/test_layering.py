@@ -253,7 +253,6 @@ PRIVATE = {
         "_dependent", "_expression", "_is_gaussian", "_is_radius", "_substitute", "_unified", "_variables",
     },
     "compilers/derive/normalised.py": {"_covariance", "_dependent", "_is_gaussian", "_monomials", "_variables"},
-    "netsor/layers/__init__.py": {"_has"},
 }  # fmt: skip
 
 

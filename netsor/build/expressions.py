@@ -156,7 +156,7 @@ class Expr:
 
     # ------------------------------------------------------------ axes
 
-    def _has(self, axis: AxisLike) -> ir.Axis:
+    def has_axis(self, axis: AxisLike) -> ir.Axis:
         found = self.program.as_axis(axis)
         if found not in self.var.axes:
             names = ", ".join(a.name for a in self.var.axes) or "none"
@@ -187,13 +187,13 @@ class Expr:
         return out
 
     def _reduce(self, axis: AxisLike, op: Literal["sum", "mean", "max"]) -> Expr:
-        found = self._has(axis)
+        found = self.has_axis(axis)
         out = self._like(tuple(d for d in self.var.dims if d.axis != found))
         return self.program.add(ir.Reduce(out, self.var, found, op, caller_location()))
 
     def at(self, axis: AxisLike, index: int) -> Expr:
         """The element at `index`; −1 is each sample's own last."""
-        found = self._has(axis)
+        found = self.has_axis(axis)
         out = self._like(tuple(d for d in self.var.dims if d.axis != found))
         return self.program.add(ir.At(out, self.var, found, int(index), caller_location()))
 
@@ -207,12 +207,12 @@ class Expr:
 
     def shift(self, axis: AxisLike, by: int = 1) -> Expr:
         """y[t] = x[t − by], the zero vector outside."""
-        found = self._has(axis)
+        found = self.has_axis(axis)
         return self.program.add(ir.Shift(self._like(self.var.dims), self.var, found, by, caller_location()))
 
     def rename(self, axes: Mapping[Any, Any]) -> Expr:
         """The same family with axes renamed."""
-        table = {self._has(a): self._renamed(a, b) for a, b in axes.items()}
+        table = {self.has_axis(a): self._renamed(a, b) for a, b in axes.items()}
         dims = tuple(ir.Dim(table.get(d.axis, d.axis), d.size) for d in self.var.dims)
         if len({d.axis for d in dims}) < len(dims):
             raise _error("two axes of one variable would have the same name", "NT107")
@@ -220,7 +220,7 @@ class Expr:
 
     def _renamed(self, old: AxisLike, new: AxisLike) -> ir.Axis:
         if isinstance(new, str) and new not in {a.name for a in self.program.axes}:
-            size = self.var.size(self._has(old))
+            size = self.var.size(self.has_axis(old))
             return self.program.axis(new, size if isinstance(size, int) else None)
         return self.program.as_axis(new)
 
@@ -234,7 +234,7 @@ class Expr:
         `padding` is "same" (as torch pads), "same_jax", "valid", "circular" or a number; see `netsor.build.windows`.
         """
         names = (axes,) if isinstance(axes, str | ir.Axis) else tuple(axes)
-        found = tuple(self._has(a) for a in names)
+        found = tuple(self.has_axis(a) for a in names)
         read = tuple(d for a in found for d in self.var.dims if d.axis == a)
         plan = resolve(read, size, offsets, stride, padding, dilation, caller_location())
         tap = self.program.fresh_axis(name, len(plan.offsets))

@@ -1,6 +1,6 @@
 """Coordinatewise functions: expression, derivative, parity and growth."""
 
-from netsor.functions.facts import expression_kinks, expression_parity, write_out
+from netsor.functions.facts import MOST_COMPARED, expression_kinks, expression_parity, write_out
 from netsor.functions.head import (
     FLIPPED,
     Function,
@@ -42,8 +42,8 @@ from netsor.functions.table import (
 )
 
 __all__ = [
-    "FLIPPED", "Function", "Growth", "Head", "Parity", "argument_symbols", "constant", "exact", "expression_kinks",
-    "expression_parity", "function", "numeric", "undifferentiated", "write_out",
+    "FLIPPED", "MOST_COMPARED", "Function", "Growth", "Head", "Parity", "argument_symbols", "constant", "exact",
+    "expression_kinks", "expression_parity", "function", "numeric", "undifferentiated", "write_out",
     "abs", "as_function", "builtin", "builtin_names", "cos", "cube", "elu", "elu_alpha", "erf", "exp", "gaussian",
     "gelu", "identity", "leaky_relu", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square",
     "step", "tanh", "zero",

@@ -144,7 +144,7 @@ class Reader:
         axes = [self.scope.axis(axis_token(self.scope, i)) for i in node.items or ()]
         op: Any = node.name
         for i, axis in enumerate(axes):
-            self._has(node, of, axis)
+            self.has_axis(node, of, axis)
             last, source = i == len(axes) - 1, of
             of = self.scope.add(
                 lambda out, source=source, axis=axis: ir.Reduce(out, source, axis, op),  # type: ignore[misc]
@@ -152,7 +152,7 @@ class Reader:
             )  # fmt: skip
         return of
 
-    def _has(self, node: sx.Call, of: ir.Var, axis: ir.Axis) -> None:
+    def has_axis(self, node: sx.Call, of: ir.Var, axis: ir.Axis) -> None:
         if axis not in of.axes:
             names = ", ".join(a.name for a in of.axes) or "none"
             raise self.scope.program_error(
@@ -162,7 +162,7 @@ class Reader:
     def _softmax(self, node: sx.Call, target: Target | None) -> ir.Var:
         of, *mask = [self.operand(a) for a in node.args]
         axis = self.scope.axis(axis_token(self.scope, self._one(node)))
-        self._has(node, of, axis)
+        self.has_axis(node, of, axis)
         return self.scope.add(lambda out: ir.Softmax(out, of, axis, mask[0] if mask else None), target, node.token)
 
     def _place(self, node: sx.Call, target: Target | None) -> ir.Var:
@@ -181,7 +181,7 @@ class Reader:
             )
         w = self.windows.plan(parts)
         for axis in (*w.axes, w.tap):
-            self._has(node, of, axis)
+            self.has_axis(node, of, axis)
         return self.scope.add(
             lambda out: ir.Unwindow(out, of, w.axes, w.tap, w.offsets, w.stride, w.outside), target, node.token
         )
