@@ -110,12 +110,15 @@ def assert_within_budgets(kernel: ns.Kernel, x: Any, tracked: bool, factors: tup
         for key, value in whole.items():
             close(dict(result.items())[key], value)
         for found, known in zip(gradients, slopes, strict=True):
-            close(found, known)
+            close(found, known, SLOPE if kernel.program.name.startswith("batchnorm") else 1e-10)
 
 
-def close(found: Tensor, known: Tensor) -> None:
+SLOPE = 1e-8  # to which the rule knows the derivative of a batch with itself, whatever the blocks (docs/expectations.md)
+
+
+def close(found: Tensor, known: Tensor, rtol: float = 1e-10) -> None:
     scale = float(known.detach().abs().max())
-    torch.testing.assert_close(found, known, rtol=0, atol=1e-10 * max(scale, 1e-30))
+    torch.testing.assert_close(found, known, rtol=0, atol=rtol * max(scale, 1e-30))
 
 
 @pytest.mark.parametrize("tracked", [False, True])
