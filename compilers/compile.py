@@ -346,7 +346,7 @@ def refuse_unless_valid(p: Any) -> None:
     """CheckError with the checker's first finding when gia_valid is not True."""
     from netsor.checker.checks import check
 
-    report = check(p)
+    report = check.independence(p)
     if report.gia_valid is True and report.simple_gia is not False:
         return
     errors = [d for d in report.diagnostics if d.severity == "error" and d.code.startswith("NT2")]

@@ -113,7 +113,9 @@ def assert_within_budgets(kernel: ns.Kernel, x: Any, tracked: bool, factors: tup
             close(found, known, SLOPE if kernel.program.name.startswith("batchnorm") else 1e-10)
 
 
-SLOPE = 1e-8  # to which the rule knows the derivative of a batch with itself, whatever the blocks (docs/expectations.md)
+SLOPE = 1e-8  # to which the rule knows the derivative of a batch with itself (docs/expectations.md)
+    1e-8  # to which the rule knows the derivative of a batch with itself, whatever the blocks (docs/expectations.md)
+)
 
 
 def close(found: Tensor, known: Tensor, rtol: float = 1e-10) -> None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ def adjoint(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bo
 def box(x: Tensor, leads: int, *moves: Move) -> Tensor:
     """Σ over taps of x moved along all dimensions of `moves` by the same tap; outside counts as zero."""
     if current_trace() is not None:
-        return cast(Tensor, torch.ops.netsor.box(x, leads, _as_numbers(moves)))
+        return cast(Tensor, _operator()(x, leads, _as_numbers(moves)))
     return _sums(x, leads, moves)
 
 
@@ -52,14 +52,20 @@ def _sums(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
     return x
 
 
-@torch.library.custom_op("netsor::box", mutates_args=())
+@lru_cache(maxsize=1)
+def _operator() -> Any:
+    """The box as one operator of torch, registered when a block is first traced, for that takes time."""
+    operator: Any = torch.library.custom_op("netsor::box", _opaque, mutates_args=())
+    operator.register_fake(_shaped)
+    return torch.ops.netsor.box
+
+
 def _opaque(x: Tensor, leads: int, moves: list[int]) -> Tensor:
     """A box that a compiled block calls as it is: torch.compile would do all its passes in one, with a branch a tap."""
     return _sums(x, leads, _as_moves(moves))
 
 
-@_opaque.register_fake
-def _(x: Tensor, leads: int, moves: list[int]) -> Tensor:
+def _shaped(x: Tensor, leads: int, moves: list[int]) -> Tensor:
     shape = list(x.shape)
     for m in _as_moves(moves):
         shape[leads + m.dim] = m.size

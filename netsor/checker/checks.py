@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from netsor import ir
 from netsor.build.declared import as_program
@@ -28,18 +28,76 @@ from netsor.run.work import GIVEN_UP, Work
 from netsor.text.readings import Readings
 
 
-def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
+class Check:
     """Check a program: types, BP-like, Simple GIA, GIA, growth, parameter control, rank stability, gradients.
 
-    `readouts` (names or variables) replaces the marked readouts; `x` is a network input `[*axes, feature]`, or a batch
-    of them, or a dict by name, at which questions that depend on the data are decided: for a batch, for each sample. A
-    program with an output and no gradients is checked with its backward pass.
+    `check(p, readouts=None, x=None)`: `readouts` (names or variables) replaces the marked readouts; `x` is a network
+    input `[*axes, feature]`, or a batch of them, or a dict by name, at which questions that depend on the data are
+    decided: for a batch, for each sample. A program with an output and no gradients is checked with its backward pass.
+    `check.independence(p)` asks only whether the gradient independence assumption holds.
     """
-    p = as_program("ns.check", p)
-    if not p.lines:
-        return _empty(p)
-    given = samples(p, x)
-    return joined([_check(p, readouts, data) for data in given])
+
+    def __call__(self, p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
+        p = as_program("ns.check", p)
+        if not p.lines:
+            return _empty(p)
+        given = samples(p, x)
+        return joined([_check(p, readouts, data) for data in given])
+
+    def independence(self, p: Program) -> Independence:
+        """Types, BP-like, Simple GIA and gia_valid alone: what `ns.compile` asks."""
+        p = as_program("ns.check", p)
+        typing = type_errors(p)
+        if typing or not p.lines:
+            report = _ill_typed(p, typing) if typing else _empty(p)
+            return Independence(report.program, None, None, None, report.reasons, report.diagnostics)
+        whole, problems = _with_backward(p)
+        found = _gradient_independence(p, whole, _chosen(whole, None), {}, {name: Work() for name in QUESTIONS})
+        reasons = {"bp_like": found.bp.reason, "simple_gia": found.simple.reason, "gia_valid": found.why}
+        findings = [*problems, *_independence(whole, *found)]
+        return Independence(
+            whole, found.bp.verdict, found.simple.verdict, found.valid, reasons,
+            tuple(map(Readings(whole).diagnostic, findings)),
+        )  # fmt: skip
+
+
+check = Check()
+QUESTIONS = ("bp_like", "simple_gia", "gia_valid")
+
+
+@dataclasses.dataclass(frozen=True)
+class Independence:
+    """Verdicts about gradient independence, True, False or None (undecided), with their reasons and findings."""
+
+    program: ir.ProgramLike  # as checked: with its backward pass
+    bp_like: bool | None
+    simple_gia: bool | None
+    gia_valid: bool | None
+    reasons: dict[str, str]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class _Questions(NamedTuple):
+    bp: BPLike
+    simple: Simple
+    valid: bool | None
+    why: str
+    correction: Correction | None
+
+
+def _gradient_independence(
+    p: Program, whole: Program, chosen: Any, data: Mapping[str, Any], work: Mapping[str, Work]
+) -> _Questions:
+    lines = whole.lines
+    bp = bp_like(lines, chosen, work["bp_like"])
+    if not chosen:
+        bp = by_elements(whole, bp, work["bp_like"])
+    simple = simple_gia(lines, whole.outputs, work["simple_gia"])
+    valid, why, correction = gia_valid(lines, bp.verdict, data, work["gia_valid"])
+    if p.outputs and not p.gradients and whole is p:  # of the forward pass alone nothing follows for its gradients
+        why = "the backward pass could not be added"
+        bp, valid = dataclasses.replace(bp, verdict=None, reason=why, violations=()), None
+    return _Questions(bp, simple, valid, why, correction)
 
 
 def _check(p: Program, readouts: Iterable[Any] | None, data: Mapping[str, Any]) -> Report:
@@ -47,21 +105,12 @@ def _check(p: Program, readouts: Iterable[Any] | None, data: Mapping[str, Any]) 
     if typing:
         return _ill_typed(p, typing)
     whole, problems = _with_backward(p)
-    given_up = bool(p.outputs) and not p.gradients and whole is p
     lines = whole.lines
-    chosen = _chosen(whole, readouts)
-    work = {name: Work() for name in ("bp_like", "simple_gia", "gia_valid", "functions", "rank_stable", "ntk_ready")}
-    bp = bp_like(lines, chosen, work["bp_like"])
-    if not chosen:
-        bp = by_elements(whole, bp, work["bp_like"])
-    simple = simple_gia(lines, whole.outputs, work["simple_gia"])
-    valid, why, correction = gia_valid(lines, bp.verdict, data, work["gia_valid"])
+    work = {name: Work() for name in (*QUESTIONS, "functions", "rank_stable", "ntk_ready")}
+    bp, simple, valid, why, correction = _gradient_independence(p, whole, _chosen(whole, readouts), data, work)
     functions = regular(lines, len(p.lines), _forward(whole), data, work["functions"])
     stable, rank_reason, rank_line = rank_stable(lines, data, work["rank_stable"])
     ready = _ready(p, whole, functions, work["ntk_ready"])
-    if given_up:  # of the forward pass alone nothing follows for the network's gradients
-        why_not = "the backward pass could not be added"
-        bp, valid, why = dataclasses.replace(bp, verdict=None, reason=why_not, violations=()), None, why_not
     verdicts: dict[str, bool | None] = {
         "well_typed": True, "bp_like": bp.verdict, "simple_gia": simple.verdict, "gia_valid": valid,
         "polynomially_bounded": functions.polynomially_bounded, "parameter_controlled": functions.parameter_controlled,
