@@ -114,8 +114,6 @@ def assert_within_budgets(kernel: ns.Kernel, x: Any, tracked: bool, factors: tup
 
 
 SLOPE = 1e-8  # to which the rule knows the derivative of a batch with itself (docs/expectations.md)
-    1e-8  # to which the rule knows the derivative of a batch with itself, whatever the blocks (docs/expectations.md)
-)
 
 
 def close(found: Tensor, known: Tensor, rtol: float = 1e-10) -> None:
