@@ -106,7 +106,7 @@ class LimitResult:
         return self._ask(("moment", self._var(u), power))[0]
 
     def scalar(self, c: Any) -> Any:
-        """The limit of a C-var."""
+        """The limit of a C-var, by its name or by the name under which the program returns it."""
         return self._ask(("scalar", self._var(c, "C")))[0]
 
     @property
@@ -176,9 +176,10 @@ class LimitResult:
         return var
 
     def _named(self, name: str) -> ir.Var | None:
-        """A variable, or `d<name>` for the gradient of one where that line has another name."""
-        if name in self._vars:
-            return self._vars[name]
+        """A variable, a returned scalar, or `d<name>` for the gradient of one where that line has another name."""
+        returned = {r.name: r.value for r in self.program.returned}
+        if name in self._vars or name in returned:
+            return self._vars.get(name) or returned[name]
         gradients: dict[str, ir.Var] = {f"d{g.of.name}": g.is_ for g in self.program.gradients}
         return gradients.get(name)
 

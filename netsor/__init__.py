@@ -31,6 +31,7 @@ _WHERE = {
     "netsor.compilers.results": ("KernelResult",),
     "netsor.convention": ("unit_variance",),
     "netsor.declared": ("program",),
+    "netsor.train": ("train",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 _MODULES = ("check", "compilers", "layers", "programs")
@@ -39,7 +40,7 @@ __all__ = [
     "Axis", "Expr", "Matrix", "Program", "Width", "dot", "mix", "moment", "parse", "program", "softmax",
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
-    "backprop", "unit_variance", "Report", "check",
+    "backprop", "train", "unit_variance", "Report", "check",
     "Kernel", "KernelResult", "compile", "derive", "limit", "predict", "simulate", "v_transform",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "ParseError", "ProgramError",
     "UnsupportedError",
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from netsor.ir import Axis as Axis
     from netsor.ir import Width as Width
     from netsor.text import parse as parse
+    from netsor.train import train as train
 
 
 def __getattr__(name: str) -> Any:

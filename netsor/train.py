@@ -1,0 +1,382 @@
+"""Training as a program: SGD in the maximal update parametrisation (Yang and Hu 2021), step by step.
+
+The output is f = v·x/n, and with dy := n ∂L/∂y for every vector y of a step, L that step's loss, its update by learning
+rate η is, for W = multiplier · ω/√cols and g = multiplier · β,
+
+    W z  −=  η multiplier² Σ_uses dh moment(x z)          Wᵀ a  −=  η multiplier² (rows/cols) Σ_uses x moment(dh a)
+    g    −=  η multiplier² dg
+
+over the uses h = W x and all samples (a use h = Wᵀ x moves W by x dhᵀ). The columns of an embedding matrix are input
+vectors (`netsor.batch`), and so is the readout. So every step is the program's own forward lines, with W_t z written
+as W_0 z minus the sums of all steps before, and its own backward lines: straight-line NETSOR⊤. The x and dh of the
+steps before are kept in one family, over the axis `past`, for every use: a constant number of lines for every step.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, cast
+
+import sympy as sp
+
+from netsor import ir
+from netsor.backprop import add_scalar_backward, forward_part
+from netsor.batch import Batched, joined
+from netsor.constants import free_name
+from netsor.dsl import Program, inputs_of, moment, nested
+from netsor.errors import CheckError, InputError, UnsupportedError
+from netsor.expressions import Expr
+from netsor.functions import exact
+from netsor.history import History
+from netsor.relabel import relabelled
+from netsor.training import Loss, Recursion, bad, batch_schedule, loss_of, recursions, target_array
+
+Vars = dict[ir.Var, ir.Var]
+
+
+def train(
+    p: Program, inputs: Any, targets: Any, steps: int, lr: Any, loss: Any = "mse", reduction: str = "mean",
+    test_inputs: Any = None, batches: Any = None, momentum: Any = 0, weight_decay: Any = 0, freeze: Sequence[str] = (),
+) -> Program:  # fmt: skip
+    """The program of p trained for some steps of SGD on given samples, in the maximal update parametrisation.
+
+    It returns `f[t]`, the outputs after t steps on training and test samples, and `loss[t]`, every training sample's
+    loss; the variables of step t are called `<name>_t<t>`. `ns.limit` gives their limits.
+    """
+    if reduction not in ("mean", "sum"):
+        raise bad(f'reduction is "mean" or "sum", got {reduction!r}')
+    _refuse(p, freeze)
+    base = Base(p, *joined(p, inputs, test_inputs), frozenset(freeze))
+    schedule = batch_schedule(batches, steps, base.count)
+    found = loss_of(loss, base.classes)
+    outputs = 1 if base.classes is None else cast(int, base.classes.size)
+    values = target_array(targets, base.count, outputs, loss)
+    rates = recursions([line.out.name for line in base.trained], lr, momentum, weight_decay)
+    training = Training(base, found, nested(values), rates, reduction == "mean")
+    for t in range(steps):
+        training.evaluate(t)
+        training.step(t, schedule[t])
+    training.evaluate(steps)
+    return training.p
+
+
+def _refuse(p: Program, freeze: Sequence[str]) -> None:
+    """Programs that have no such limit, or whose training this pass does not write."""
+    from netsor.check import check
+
+    if not p.outputs:
+        raise bad(f"{p.name} has no output", "end the forward pass with p.output(v, x)")
+    arrays = [line.out.name for line in p.lines if isinstance(line, ir.InputMatrix | ir.InputVector)]
+    unknown = [name for name in freeze if name not in arrays]
+    if unknown:
+        raise bad(f"freeze names {', '.join(unknown)}; the arrays are {', '.join(arrays)}")
+    for o in p.outputs:
+        free = [a.name for a in o.vector.axes if a not in o.readout.axes]
+        if free:
+            raise UnsupportedError(
+                f"the output {o.name} has the axes {', '.join(free)}: only outputs of one number are trained",
+                code="NT632", location=o.loc, hint="sum or average over them, or give every class its own output",
+            )  # fmt: skip
+    report = check(p)
+    if report.bp_like is False:
+        raise CheckError(
+            f"{p.name} is not BP-like, and has no limit of training in this form: {report.reasons.get('bp_like', '')}",
+            code=next((d.code for d in report.violations), "NT204"), hint="netsor check says more",
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------- the lines of one step
+
+
+class Base:
+    """p on the samples, its output f a C-var, and the backward lines from χ = ∂L/∂f."""
+
+    def __init__(self, p: Program, x: Any, count: int, frozen: frozenset[str]) -> None:
+        self.batched = Batched(forward_part(p), x, frozen)
+        self.program = q = self.batched.program
+        self.sample, self.count = self.batched.sample, count
+        self.classes: ir.Axis | None = None
+        self.f = self._output(p.outputs)
+        self.chi = q.new_var(free_name(q, "chi"), "C", None, None, self.f.dims)
+        forward = q.lines
+        q.add(ir.InputScalar(self.chi, 0))
+        width = cast(ir.Width, p.outputs[0].readout.rows)
+        add_scalar_backward(q, {self.f: cast(Expr, q.handle(self.chi))}, width)
+        self.gradients = {g.of: g.is_ for g in q.gradients}
+        self.trained = [
+            x for x in forward if isinstance(x, ir.InputMatrix | ir.InputVector) and x.trainable
+        ]  # fmt: skip
+        self.roots = _roots(q)
+        self.forward, self.backward = self._live(forward), self._live(q.lines[len(forward) + 1 :])
+        self.moving = self._moving()
+
+    def _output(self, outputs: Sequence[ir.Output]) -> ir.Var:
+        """f = Σ scale · moment(v x)/√positions; several outputs are a family over `classes`."""
+        q, names = self.program, list(dict.fromkeys(o.name for o in outputs))
+        parts = [self._one([o for o in outputs if o.name == name]) for name in names]
+        if len(parts) == 1:
+            return q.var_of(q.let(free_name(q, "f"), parts[0] * 1))
+        self.classes = q.fresh_axis("class", len(parts))
+        total = parts[0].place(self.classes, 0)
+        for k, part in enumerate(parts[1:], 1):
+            total = total + part.place(self.classes, k)
+        return q.var_of(q.let(free_name(q, "f"), total))
+
+    def _one(self, outputs: Sequence[ir.Output]) -> Expr:
+        q, total = self.program, None
+        for o in outputs:
+            v, x = (self.batched.vars[u] for u in (o.readout, o.vector))
+            part = moment(q.handle(v) * q.handle(x)) * o.scale
+            for dim in v.dims:
+                part = part.sum(dim.axis) / sp.sqrt(cast(int, dim.size))
+            total = part if total is None else total + part
+        return cast(Expr, total)
+
+    def _live(self, lines: Sequence[ir.Line]) -> list[ir.Line]:
+        """Those that the output or a gradient needs."""
+        needed, todo = set[ir.Var](), [self.f, *self.gradients.values()]
+        made = {line.out: line for line in self.program.lines}
+        while todo:
+            v = todo.pop()
+            if v not in needed:
+                needed.add(v)
+                todo += inputs_of(made[v])
+        return [line for line in lines if line.out in needed]
+
+    def _moving(self) -> set[ir.Var]:
+        """The variables that change from step to step."""
+        trained = {line.out for line in self.trained}
+        found = {line.out for line in self.trained if isinstance(line, ir.InputVector)} | {self.chi}
+        lines = [line for line in self.program.lines if not isinstance(line, ir.InputVector | ir.InputMatrix | ir.Trsp)]
+        found |= {x.out for x in lines if isinstance(x, ir.MatMul) and self.roots[x.matrix][0] in trained}
+        while True:
+            more = {line.out for line in lines if not found.isdisjoint(inputs_of(line))} - found
+            if not more:
+                return found
+            found |= more
+
+
+def _roots(p: Program) -> dict[ir.Var, tuple[ir.Var, bool]]:
+    """The input matrix of every matrix, and whether it is transposed."""
+    found: dict[ir.Var, tuple[ir.Var, bool]] = {}
+    for line in p.lines:
+        if isinstance(line, ir.InputMatrix):
+            found[line.out] = line.out, False
+        elif isinstance(line, ir.Trsp):
+            root, flipped = found[line.of]
+            found[line.out] = root, not flipped
+    return found
+
+
+# ---------------------------------------------------------------- the steps
+
+
+@dataclass
+class Weight:
+    """A trained matrix: its optimiser, multiplier², rows/cols, and what its uses have seen."""
+
+    recursion: Recursion
+    factor: sp.Expr
+    ratio: sp.Expr
+    uses: dict[ir.MatMul, History] = field(default_factory=dict)
+
+
+class Training:
+    """The program being written: `evaluate(t)` writes the forward lines of step t, `step(t, …)` the rest of it."""
+
+    def __init__(self, base: Base, loss: Loss, targets: Any, rates: Mapping[str, Recursion], mean: bool) -> None:
+        self.base, self.loss, self.targets, self.mean = base, loss, targets, mean
+        q = base.program
+        self.p = p = Program(q.name)
+        p._widths, p._axes, p._functions = dict(q._widths), dict(q._axes), dict(q._functions)
+        self.fixed: Vars = {}
+        self.state: Vars = {}
+        self.buffers: dict[ir.Var, Expr] = {}
+        self.rates = rates
+        self.weights: dict[ir.Var, Weight] = {}
+        self.now: Vars = {}
+        self.gathered: dict[tuple[ir.Var, tuple[int, ...]], ir.Var] = {}
+        self.batch_axes: dict[int, ir.Axis] = {}
+        self.aims: dict[tuple[int, ...], Expr] = {}
+        self.past = p.fresh_axis("past", None)
+        self.past_axes: dict[ir.Axis, ir.Axis] = {}
+        for line in (*base.forward, *base.backward):
+            self._fixed(line)
+        self._weights()
+
+    # ------------------------------------------------------------ what stays
+
+    def _fixed(self, line: ir.Line) -> None:
+        base = self.base
+        vector = isinstance(line, ir.InputVector)
+        if (line.out in base.moving and not vector) or (line in base.backward and base.sample in line.out.axes):
+            return
+        self._twin(line.out, "", None, line.out.kind, self.fixed)
+        self.p.add(relabelled(line, self.fixed.__getitem__))
+        if vector and line in base.trained:
+            self.state[line.out] = self.fixed[line.out]
+
+    def _weights(self) -> None:
+        for line in self.base.trained:
+            if isinstance(line, ir.InputMatrix):
+                rows, cols = (exact(cast(ir.Width, d).ratio) for d in (line.out.rows, line.out.cols))
+                rates = self.rates[line.out.name]
+                self.weights[line.out] = Weight(rates, exact(line.multiplier) ** 2, rows / cols)
+        for line in self.base.forward:
+            if isinstance(line, ir.MatMul) and line.out in self.base.gradients:
+                root = self.base.roots[line.matrix][0]
+                if root in self.weights:
+                    self.weights[root].uses[line] = History(self.p, self.past, root.axes)
+
+    def _twin(self, v: ir.Var, suffix: str, batch: ir.Dim | None, kind: ir.Kind, into: Vars) -> None:
+        """A variable of the new program for one of a step, along the batch's axis instead of the samples'."""
+        dims = v.dims if batch is None else tuple(batch if d.axis == self.base.sample else d for d in v.dims)
+        name = None if v in self.base.program._auto else free_name(self.p, f"{v.name}{suffix}")
+        into[v] = self.p.new_var(name, kind, v.rows, v.cols, dims)
+
+    # ------------------------------------------------------------ the lines of a step
+
+    def evaluate(self, t: int) -> None:
+        """The forward lines on all samples, and what is returned."""
+        base, p = self.base, self.p
+        self.now = dict(self.fixed) | self.state
+        lines = [x for x in base.forward if x.out in base.moving and not isinstance(x, ir.InputVector)]
+        self._block(lines, t, None, self.now.__getitem__, self.now)
+        f = self.now[base.f]
+        train = tuple(range(base.count))
+        loss = self.loss.value(self._take(f, train), self._aim(train))
+        p.returns(f"f[{t}]", f)
+        p.returns(f"loss[{t}]", p.let(free_name(p, f"loss_t{t}"), loss))
+
+    def step(self, t: int, batch: tuple[int, ...]) -> None:
+        """χ, the backward lines on the batch, and what they change."""
+        base, back = self.base, Vars()
+        scale = sp.Rational(1, len(batch)) if self.mean else sp.Integer(1)
+        slope = self.loss.slope(self._take(self.now[base.f], batch), self._aim(batch)) * scale
+        back[base.chi] = self.p.let(free_name(self.p, f"{base.chi.name}_t{t}"), slope).var
+
+        def read(v: ir.Var) -> ir.Var:
+            return back[v] if v in back else self._take(self.now[v], batch).var
+
+        lines = [x for x in base.backward if x.out in base.moving or base.sample in x.out.axes]
+        self._block(lines, t, ir.Dim(self._axis(batch), len(batch)), read, back)
+        for weight in self.weights.values():
+            for use, history in weight.uses.items():
+                self._remember(use, history, read, self._axis(batch))
+            weight.recursion.step()
+        for line in base.trained:
+            if isinstance(line, ir.InputVector):
+                self._vector(line, t, read)
+
+    def _block(
+        self, lines: Sequence[ir.Line], t: int, batch: ir.Dim | None, read: Callable[[ir.Var], ir.Var], into: Vars
+    ) -> None:  # fmt: skip
+        """The lines of a step, along the batch's axis, reading and making variables of the new program."""
+        for line in lines:
+            changed = isinstance(line, ir.MatMul) and self._changed(line)
+            self._twin(line.out, f"_t{t}", batch, "H" if changed else line.out.kind, into)
+        for line in lines:
+            made = relabelled(line, read, lambda a: batch.axis if batch and a == self.base.sample else a)
+            if isinstance(line, ir.MatMul) and isinstance(made, ir.MatMul) and self._changed(line):
+                self._product(line, made)
+            else:
+                self.p.add(made)
+
+    # ------------------------------------------------------------ samples
+
+    def _axis(self, batch: tuple[int, ...]) -> ir.Axis:
+        """The axis of a batch: that of the samples when it is all of them, in order."""
+        if batch == tuple(range(cast(int, self.base.sample.size))):
+            return self.base.sample
+        if len(batch) not in self.batch_axes:
+            self.batch_axes[len(batch)] = self.p.fresh_axis("batch", len(batch))
+        return self.batch_axes[len(batch)]
+
+    def _take(self, v: ir.Var, batch: tuple[int, ...]) -> Expr:
+        """A variable on the samples of a batch."""
+        axis = self._axis(batch)
+        if axis == self.base.sample or self.base.sample not in v.axes:
+            return cast(Expr, self.p.handle(v))
+        if (v, batch) not in self.gathered:
+            self.gathered[v, batch] = gathered(self.p.handle(v), self.base.sample, batch, axis).var
+        return cast(Expr, self.p.handle(self.gathered[v, batch]))
+
+    def _aim(self, batch: tuple[int, ...]) -> Expr:
+        """The targets of a batch."""
+        if batch not in self.aims:
+            dims: list[ir.Axis | ir.Dim] = [ir.Dim(self._axis(batch), len(batch))]
+            dims += [] if self.base.classes is None else [self.base.classes]
+            values = tuple(self.targets[i] for i in batch)
+            self.aims[batch] = self.p.constant(values, dims, free_name(self.p, "target"))
+        return self.aims[batch]
+
+    # ------------------------------------------------------------ what a step changes
+
+    def _changed(self, line: ir.MatMul) -> bool:
+        """Is its matrix another than at the start?"""
+        weight = self.weights.get(self.base.roots[line.matrix][0])
+        return weight is not None and (weight.recursion.kept != 1 or any(h.sizes for h in weight.uses.values()))
+
+    def _product(self, line: ir.MatMul, made: ir.MatMul) -> None:
+        """kept · W_0 z − multiplier² Σ_uses Σ_past moved · left moment(right z), the roles changed for W_0ᵀ z."""
+        p, (root, flipped) = self.p, self.base.roots[line.matrix]
+        weight, z = self.weights[root], p.handle(made.vector)
+        first = p.new_var(None, "G", made.out.rows, None, made.out.dims)
+        total = p.add(ir.MatMul(first, made.matrix, made.vector, line.loc)) * weight.recursion.kept
+        factor = weight.factor * (weight.ratio if flipped else 1)
+        for history in weight.uses.values():
+            if history.left is not None and history.right is not None:
+                write, read = (history.right, history.left) if flipped else (history.left, history.right)
+                total = total - self._moved(history, weight.recursion, write, read, z) * factor
+        args, params = p._split(total.sym)
+        p.add(ir.Nonlin(made.out, p._positional(total.sym, args, params), args, params, line.loc))
+
+    def _moved(self, history: History, recursion: Recursion, write: Expr, read: Expr, z: Expr) -> Expr:
+        """Σ_past moved · write moment(read z)."""
+        c, moved = moment(read * z), recursion.moved
+        same = len(set(moved)) == 1
+        if not same:
+            values = tuple(float(m) for m, size in zip(moved, history.sizes, strict=True) for _ in range(size))
+            c = c * self.p.constant(values, (ir.Dim(self.past, len(values)),))
+        term = write * c
+        for axis in {a: None for x in (write, read) for a in x.axes if a not in history.own}:
+            term = term.sum(axis)
+        return term * moved[0] if same else term
+
+    def _remember(self, use: ir.MatMul, history: History, read: Callable[[ir.Var], ir.Var], batch: ir.Axis) -> None:
+        x, dh = (self.p.handle(read(v)) for v in (use.vector, self.base.gradients[use.out]))
+        flipped = self.base.roots[use.matrix][1]
+        history.add(*((x, dh) if flipped else (dh, x)), batch, self._other)
+
+    def _other(self, axis: ir.Axis) -> ir.Axis:
+        if axis not in self.past_axes:
+            self.past_axes[axis] = self.p.fresh_axis(f"{axis.name}_past", axis.size)
+        return self.past_axes[axis]
+
+    def _vector(self, line: ir.InputVector, t: int, read: Callable[[ir.Var], ir.Var]) -> None:
+        """m ← μ m + multiplier² dg + λ g, g ← g − η m."""
+        p, rates = self.p, self.rates[line.out.name]
+        g = p.handle(self.state[line.out])
+        m = g * rates.decay
+        if line.out in self.base.gradients:
+            square = self.base.batched.squares.get(line.out, exact(line.multiplier) ** 2)
+            m = m + p.handle(read(self.base.gradients[line.out])) * square
+        if rates.momentum != 0:
+            m = p.let(free_name(p, f"m_{line.out.name}_t{t}"), m + self.buffers.get(line.out, 0) * rates.momentum)
+            self.buffers[line.out] = m
+        moved = g - m * rates.lr
+        if moved.sym != g.sym:
+            self.state[line.out] = p.let(free_name(p, f"{line.out.name}_t{t + 1}"), moved).var
+
+
+class _CallableModule(ModuleType):
+    """`netsor.train` is this module and the function, as `netsor.backprop` is."""
+
+    def __call__(self, *args: Any, **more: Any) -> Program:
+        return train(*args, **more)
+
+
+sys.modules[__name__].__class__ = _CallableModule
