@@ -44,7 +44,8 @@ class History:
         if old is None:
             return new
         before = sum(self.sizes)
-        return placed(old, self.past, 0, before + size) + placed(new, self.past, before, before + size)
+        total = placed(old, self.past, 0, before + size) + placed(new, self.past, before, before + size)
+        return cast(Expr, self.p.handle(total.var))
 
 
 def renamed(x: Expr, table: Mapping[ir.Axis, ir.Axis]) -> Expr:

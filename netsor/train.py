@@ -27,10 +27,10 @@ from netsor.backprop import add_scalar_backward, forward_part
 from netsor.batch import Batched, joined
 from netsor.constants import free_name
 from netsor.dsl import Program, inputs_of, moment, nested
-from netsor.errors import CheckError, InputError, UnsupportedError
+from netsor.errors import CheckError, UnsupportedError
 from netsor.expressions import Expr
 from netsor.functions import exact
-from netsor.history import History
+from netsor.history import History, gathered
 from netsor.relabel import relabelled
 from netsor.training import Loss, Recursion, bad, batch_schedule, loss_of, recursions, target_array
 
