@@ -6,6 +6,7 @@ Z^{Wx} = Ẑ^{Wx} + Ż^{Wx}: the first part is Gaussian as in Tensor Programs II
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -23,6 +24,7 @@ from netsor.errors import InputError, UnsupportedError
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
 
 
+OF_STEP = re.compile(r"(f|loss)\[\d+\]")  # the names that ns.train returns
 METHODS = ("exact", "quadrature", "sampled")
 
 
@@ -107,7 +109,13 @@ class LimitResult:
 
     def scalar(self, c: Any) -> Any:
         """The limit of a C-var, by its name or by the name under which the program returns it."""
-        return self._ask(("scalar", self._var(c, "C")))[0]
+        value = self._ask(("scalar", self._var(c, "C")))[0]
+        steps = {r.name: r.value for r in self.program.returned if OF_STEP.fullmatch(r.name)}
+        if str(c) in steps and not _finite(value):
+            self._ask_all([("scalar", v) for v in steps.values()])
+            first = next(name for name, v in steps.items() if not _finite(self._known["scalar", v][0]))
+            raise InputError(f"training diverged: {first} is not finite", code="NT633", hint="a smaller learning rate")
+        return value
 
     @property
     def nngp(self) -> Any:
@@ -241,6 +249,10 @@ def _differ(a: Answer, b: Answer) -> bool:
     error = np.sqrt(dx**2 + dy**2)
     scale = max(1e-12, float(np.abs(x).max())) if x.size else 1.0
     return bool((np.abs(x - y) > SIGNIFICANT * error + 1e-9 * scale).any())
+
+
+def _finite(value: Any) -> bool:
+    return bool(np.isfinite(np.asarray(value, dtype=float)).all())
 
 
 def _floats(answer: Answer) -> tuple[Any, Any]:
