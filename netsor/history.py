@@ -27,7 +27,9 @@ class History:
         dims = {d.axis: d for x in (left, right) for d in x.dims}
         size = cast(int, dims[batch].size) if batch in dims else 1
         blocks = [self._block(x, dims.get(batch), others) for x in (left, right)]
-        self.left, self.right = (self._joined(*pair, size) for pair in zip((self.left, self.right), blocks, strict=True))
+        self.left, self.right = (
+            self._joined(*pair, size) for pair in zip((self.left, self.right), blocks, strict=True)
+        )
         self.sizes.append(size)
 
     def _block(self, x: Expr, batch: ir.Dim | None, others: Callable[[ir.Axis], ir.Axis]) -> Expr:
@@ -66,7 +68,7 @@ def gathered(x: Expr, axis: ir.Axis, places: tuple[int, ...], into: ir.Axis) -> 
 
 
 def taken(x: Expr, axis: ir.Axis, offsets: list[tuple[int]], size: int, into: ir.Axis | None) -> Expr:
-    """y[s, κ] = x[s + offsets[κ]] for s < size; κ runs over `into`, or there is one offset and no κ; or one s and no s."""
+    """y[s, κ] = x[s + offsets[κ]], s < size, κ along `into` for one s; without `into` along the axis for one κ."""
     p, v = x.program, x.var
     tap = p.axis("tap", 1) if into is None else into
     dims = tuple(ir.Dim(d.axis, size if d.axis == axis else d.size) for d in v.dims)

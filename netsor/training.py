@@ -76,7 +76,7 @@ def target_array(targets: Any, count: int, outputs: int, loss: Any) -> Array:
     """Targets `[sample]`, or `[sample, output]` of several outputs; classes are numbers from 0 or probabilities."""
     raw = np.asarray(targets)
     if loss == "cross-entropy" and raw.ndim == 1:
-        if raw.dtype.kind not in "iu" or raw.size and not 0 <= raw.min() <= raw.max() < outputs:
+        if raw.dtype.kind not in "iu" or (raw.size and not 0 <= raw.min() <= raw.max() < outputs):
             raise bad(f"classes are integers from 0 to {outputs - 1}, or probabilities [sample, {outputs}]")
         raw = np.eye(outputs)[raw]
     expected = (count,) if outputs == 1 else (count, outputs)
@@ -121,9 +121,9 @@ class Recursion:
     lr: sp.Expr
     momentum: sp.Expr
     decay: sp.Expr
-    kept: sp.Expr = sp.Integer(1)
+    kept: sp.Expr = sp.S.One
     moved: list[sp.Expr] = field(default_factory=list)
-    _start: sp.Expr = sp.Integer(0)  # m = start · w_0 + Σ_s sums[s] g_s
+    _start: sp.Expr = sp.S.Zero  # m = start · w_0 + Σ_s sums[s] g_s
     _sums: list[sp.Expr] = field(default_factory=list)
 
     def step(self) -> None:

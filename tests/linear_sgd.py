@@ -1,4 +1,4 @@
-"""Linear networks trained in the maximal update parametrisation, by recursions of their moments; nothing of netsor is used.
+"""Linear networks trained in the maximal update parametrisation, by recursions of moments; netsor is not used.
 
 One hidden layer, f = v·U ξ/(n√d): θ = Uᵀv/n, A = UᵀU/n and B = v·v/n move by closed formulas. Two hidden layers,
 f = v·W U ξ/(n√d): every vector is a combination of words in W₀, W₀ᵀ applied to the columns of U₀ or to v₀, and

@@ -1,4 +1,4 @@
-"""`ns.train`: the limit of SGD against quadrature, against moments of linear networks, and against ordinary networks."""
+"""`ns.train`: the limit of SGD against quadrature, moments of linear networks, and ordinary networks."""
 
 from __future__ import annotations
 
@@ -90,11 +90,13 @@ def dense(w: Tensor, x: Tensor) -> Tensor:
     """W x/√cols for x `[seed, sample, …, column]`, or data `[sample, …, column]`."""
     if x.ndim == w.ndim - 1 or x.shape[0] != w.shape[0]:
         x = x.expand(w.shape[0], *x.shape)
-    return torch.einsum("sab,s...b->s...a", w, x) / w.shape[-1] ** 0.5
+    y: Tensor = torch.einsum("sab,s...b->s...a", w, x)
+    return y / w.shape[-1] ** 0.5
 
 
 def read(v: Tensor, x: Tensor) -> Tensor:
-    return torch.einsum("sa,sia->si", v, x) / v.shape[-1]
+    f: Tensor = torch.einsum("sa,sia->si", v, x)
+    return f / v.shape[-1]
 
 
 def mlp_model(p: Parameters, x: Tensor) -> Tensor:
@@ -147,7 +149,7 @@ def rnn_model(p: Parameters, x: Tensor) -> Tensor:
 def convolution(w: Tensor, x: Tensor) -> Tensor:
     """Three taps, zeros outside; w `[seed, tap, row, column]`, x `[seed, sample, position, column]`."""
     z = torch.nn.functional.pad(x, (0, 0, 1, 1))
-    return sum((dense(w[:, k], z[:, :, k : k + x.shape[2]]) for k in range(3)), torch.zeros(()))
+    return torch.stack([dense(w[:, k], z[:, :, k : k + x.shape[2]]) for k in range(3)]).sum(0)
 
 
 def cnn_model(p: Parameters, x: Tensor) -> Tensor:
@@ -267,6 +269,17 @@ def test_networks_converge_to_the_limit(name: str) -> None:
     assert against_networks(*case, **more) < 3.5
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_squared_deviation_falls_like_the_width(name: str) -> None:
+    p, model, shapes, x, y, steps, lr, more = NETWORKS[name]
+    q = ns.train(p, more.get("inputs", x), y, steps, lr, test_inputs=more.get("tests"))
+    limit = torch.as_tensor(outputs(q, steps, samples=2**14, methods=("sampled",))[0][-1])
+    widths, schedule = (32, 64, 128, 256), [range(len(y))] * steps
+    runs = [trained(model, shapes, x, y, n, 80, lr, schedule, tests=more.get("tests"), seed=5)[-1] for n in widths]
+    squares = [float((f - limit).square().mean()) for f in runs]
+    assert abs(np.polyfit(np.log(widths), np.log(squares), 1)[0] + 1) < 0.3
+
+
 @pytest.mark.parametrize("name", ["mlp", "tied"])
 def test_without_the_terms_of_the_transposes_it_fails(name: str) -> None:
     """The check has power: gradient independence is wrong after two steps of two hidden layers."""
@@ -312,7 +325,8 @@ def cross_entropy(f: Tensor, y: Tensor) -> Tensor:
 
 
 def test_cross_entropy_of_three_classes() -> None:
-    y, more = np.array([0, 2, 1]), {"loss": "cross-entropy", "torch_loss": cross_entropy}
+    y = np.array([0, 2, 1])
+    more: dict[str, Any] = {"loss": "cross-entropy", "torch_loss": cross_entropy}
     assert against_networks(classes(), classes_model, classes_shapes, X, y, 3, 1.0, **more) < 3.5
 
 
@@ -322,7 +336,7 @@ def test_a_loss_by_its_expression() -> None:
     def logistic(a: Tensor, b: Tensor) -> Tensor:
         return torch.nn.functional.softplus(-a * b)
 
-    more = {"loss": sp.log(1 + sp.exp(-f * y)), "torch_loss": logistic}
+    more: dict[str, Any] = {"loss": sp.log(1 + sp.exp(-f * y)), "torch_loss": logistic}
     case = (mlp(depth=2, phi="tanh"), mlp_model, mlp_shapes, X, np.sign(Y), 2, 2.0)
     assert against_networks(*case, **more) < 3.5
 
