@@ -24,9 +24,7 @@ def trained(
     rates: Mapping[str, float] | None = None, momentum: float = 0, decay: float = 0, seed: int = 0,
 ) -> Tensor:  # fmt: skip
     """f after every step, `[step, seed, sample, …]`, on the training samples and the tests."""
-    generator = torch.Generator().manual_seed(seed)
-    double = {"generator": generator, "dtype": torch.float64}
-    params = {k: torch.randn(seeds, *s, **double).requires_grad_() for k, s in shapes(n).items()}  # type: ignore[call-overload]
+    params = {k: w.requires_grad_() for k, w in drawn(shapes(n), seeds, seed).items()}
     groups = [
         {"params": [w], "lr": (rates or {}).get(k, lr) * n, "weight_decay": decay / n} for k, w in params.items()
     ]  # fmt: skip
@@ -45,6 +43,12 @@ def trained(
     with torch.no_grad():
         found.append(model(params, everything))
     return torch.stack(found)
+
+
+def drawn(shapes: Mapping[str, tuple[int, ...]], seeds: int, seed: int) -> Parameters:
+    """Standard normal parameters `[seed, …]`."""
+    generator = torch.Generator().manual_seed(seed)
+    return {k: torch.randn(seeds, *s, generator=generator, dtype=torch.float64) for k, s in shapes.items()}
 
 
 def extrapolated(run: Callable[[int, int], Tensor], n: int, seeds: int, parts: int = 1) -> tuple[Tensor, Tensor]:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import sympy as sp
 import torch
-from finite_sgd import Model, Parameters, Shapes, extrapolated, trained
+from finite_sgd import Model, Parameters, Shapes, drawn, extrapolated, trained
 from linear_sgd import one_hidden, two_hidden
 from torch import Tensor
 
 import netsor as ns
+from netsor.compilers.finite import run
 from netsor.layers import attention, layer_norm
 from netsor.programs import batchnorm_mlp, cnn, gcn, mlp, rnn, tied_autoencoder
 
@@ -87,11 +88,14 @@ def rational(value: Any) -> Fraction:
 
 
 def dense(w: Tensor, x: Tensor) -> Tensor:
-    """W x/√cols for x `[seed, sample, …, column]`, or data `[sample, …, column]`."""
-    if x.ndim == w.ndim - 1 or x.shape[0] != w.shape[0]:
-        x = x.expand(w.shape[0], *x.shape)
+    """W x/√cols for x `[seed, sample, …, column]`."""
     y: Tensor = torch.einsum("sab,s...b->s...a", w, x)
     return y / w.shape[-1] ** 0.5
+
+
+def embed(w: Tensor, x: Tensor) -> Tensor:
+    """The same for data `[sample, …, column]`."""
+    return dense(w, x.expand(len(w), *x.shape))
 
 
 def read(v: Tensor, x: Tensor) -> Tensor:
@@ -100,7 +104,7 @@ def read(v: Tensor, x: Tensor) -> Tensor:
 
 
 def mlp_model(p: Parameters, x: Tensor) -> Tensor:
-    h = torch.tanh(dense(p["W1"], x) + p["b1"][:, None])
+    h = torch.tanh(embed(p["W1"], x) + p["b1"][:, None])
     return read(p["v"], torch.tanh(dense(p["W2"], h) + p["b2"][:, None]))
 
 
@@ -118,7 +122,7 @@ def three() -> ns.Program:
 
 
 def three_model(p: Parameters, x: Tensor) -> Tensor:
-    return read(p["v"], dense(p["V"], dense(p["W"], dense(p["U"], x))))
+    return read(p["v"], dense(p["V"], dense(p["W"], embed(p["U"], x))))
 
 
 def tied() -> ns.Program:
@@ -133,7 +137,7 @@ def tied() -> ns.Program:
 
 
 def tied_model(p: Parameters, x: Tensor) -> Tensor:
-    h = torch.tanh(dense(p["U"], x))
+    h = torch.tanh(embed(p["U"], x))
     for _ in range(2):
         h = torch.tanh(dense(p["W"], h))
     return read(p["v"], h)
@@ -142,7 +146,7 @@ def tied_model(p: Parameters, x: Tensor) -> Tensor:
 def rnn_model(p: Parameters, x: Tensor) -> Tensor:
     s = torch.zeros(len(p["v"]), len(x), p["v"].shape[1], dtype=x.dtype)
     for t in range(x.shape[1]):
-        s = torch.tanh(dense(p["W"], s) + dense(p["U"], x[:, t]) + p["b"][:, None])
+        s = torch.tanh(dense(p["W"], s) + embed(p["U"], x[:, t]) + p["b"][:, None])
     return read(p["v"], s)
 
 
@@ -172,7 +176,7 @@ def normal(x: Tensor) -> Tensor:
 
 
 def residual_model(p: Parameters, x: Tensor) -> Tensor:
-    h = dense(p["U"], x)
+    h = embed(p["U"], x)
     for l in (1, 2):
         h = h + dense(p[f"W{l}"], torch.tanh(normal(h)))
     return read(p["v"], normal(h))
@@ -188,7 +192,7 @@ def attending() -> ns.Program:
 
 
 def attending_model(p: Parameters, x: Tensor) -> Tensor:
-    h = torch.tanh(dense(p["U"], x))
+    h = torch.tanh(embed(p["U"], x))
     q, k, v = (dense(p[name], h) for name in ("Q", "K", "V"))
     a = torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1], -1)
     return read(p["v"], torch.tanh(a @ v + h).mean(2))
@@ -198,10 +202,11 @@ GRAPHS = np.array([[[0, 1, 0], [1, 0, 1], [0, 1, 0]], [[0, 1, 1], [1, 0, 0], [1,
 
 
 def gcn_model(p: Parameters, x: Tensor) -> Tensor:
-    loops = torch.as_tensor(GRAPHS) + torch.eye(3)
+    """Data are the features and the adjacency side by side."""
+    x, loops = x[..., :2], x[..., 2:] + torch.eye(3)
     d = loops.sum(-1) ** -0.5
     a = d[:, :, None] * loops * d[:, None]
-    h = torch.tanh(dense(p["W1"], a @ x))
+    h = torch.tanh(embed(p["W1"], a @ x))
     return read(p["v"], torch.tanh(dense(p["W2"], a @ h)).sum(2))
 
 
@@ -257,8 +262,8 @@ NETWORKS: dict[str, Any] = {
         LONG, SIGNS, 2, 1.0, {"n": 128, "seeds": 60},
     ),
     "gcn": (
-        gcn(depth=2, phi="tanh"), gcn_model, lambda n: {"W1": (n, 2), "W2": (n, n), "v": (n,)}, LONG, SIGNS, 2, 0.3,
-        {"inputs": {"x": LONG, "A": GRAPHS}},
+        gcn(depth=2, phi="tanh"), gcn_model, lambda n: {"W1": (n, 2), "W2": (n, n), "v": (n,)},
+        np.concatenate([LONG, GRAPHS], -1), SIGNS, 2, 0.3,        {"inputs": {"x": LONG, "A": GRAPHS}},
     ),
 }  # fmt: skip
 
@@ -339,6 +344,46 @@ def test_a_loss_by_its_expression() -> None:
     more: dict[str, Any] = {"loss": sp.log(1 + sp.exp(-f * y)), "torch_loss": logistic}
     case = (mlp(depth=2, phi="tanh"), mlp_model, mlp_shapes, X, np.sign(Y), 2, 2.0)
     assert against_networks(*case, **more) < 3.5
+
+
+# ---------------------------------------------------------------- at finite width
+
+
+def same_as_networks(
+    p: ns.Program, model: Model, shapes: Shapes, x: Array, y: Array, steps: int, lr: float, *, inputs: Any = None,
+    tests: Array = None, n: int = 0, seeds: int = 0, loss: Any = "mse",
+    torch_loss: Callable[[Tensor, Tensor], Tensor] = lambda f, y: (f - y).square() / 2, batches: Any = None,
+    rates: Any = None, momentum: float = 0, decay: float = 0,
+) -> None:  # fmt: skip
+    """The lines at width 7 on one network's arrays are that network trained, to rounding."""
+    q = ns.train(
+        p, x if inputs is None else inputs, y, steps, lr if rates is None else rates, loss=loss, test_inputs=tests,
+        batches=batches, momentum=momentum, weight_decay=decay,
+    )  # fmt: skip
+    schedule = [batches[t % len(batches)] if batches else range(len(y)) for t in range(steps)]
+    wanted = trained(model, shapes, x, y, 7, 1, lr, schedule, torch_loss, True, tests, rates, momentum, decay, 3)
+    arrays = {k: w[0] for k, w in drawn(shapes(7), 1, 3).items()}
+    columns = {k: w.transpose(-1, -2) / 2**0.5 for k, w in arrays.items() if w.ndim > 1 and w.shape[-1] == 2}
+    values = run(q, width=7, arrays=arrays | columns)
+    found = torch.stack([values[r.value][0] for r in q.returned if r.name.startswith("f[")])
+    torch.testing.assert_close(found, wanted[:, 0], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_lines_are_torch_training(name: str) -> None:
+    p, model, shapes, x, y, _, lr, more = NETWORKS[name]
+    for optimiser in ({}, {"momentum": 0.9, "decay": 0.3, "batches": [[0, 1], [1], [1, 0]]}):
+        same_as_networks(p, model, shapes, x, y, 4, lr, **more, **optimiser)
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_the_lines_are_torch_optimisers(name: str) -> None:
+    same_as_networks(mlp(depth=2, phi="tanh"), mlp_model, mlp_shapes, X, Y, 4, 0.4, tests=TESTS, **OPTIMISERS[name])
+
+
+def test_the_lines_are_torch_cross_entropy() -> None:
+    more: dict[str, Any] = {"loss": "cross-entropy", "torch_loss": cross_entropy, "momentum": 0.5}
+    same_as_networks(classes(), classes_model, classes_shapes, X, np.array([0, 2, 1]), 4, 1.0, tests=TESTS, **more)
 
 
 # ---------------------------------------------------------------- the program
