@@ -109,13 +109,15 @@ class LimitResult:
 
     def scalar(self, c: Any) -> Any:
         """The limit of a C-var, by its name or by the name under which the program returns it."""
-        value = self._ask(("scalar", self._var(c, "C")))[0]
-        steps = {r.name: r.value for r in self.program.returned if OF_STEP.fullmatch(r.name)}
-        if str(c) in steps and not _finite(value):
-            self._ask_all([("scalar", v) for v in steps.values()])
-            first = next(name for name, v in steps.items() if not _finite(self._known["scalar", v][0]))
+        question = ("scalar", self._var(c, "C"))
+        steps = {r.name: ("scalar", r.value) for r in self.program.returned if OF_STEP.fullmatch(r.name)}
+        if str(c) not in steps:
+            return self._ask(question)[0]
+        self._ask_all(list(steps.values()))  # all steps of training from the same draws
+        if not _finite(self._known[question][0]):
+            first = next(name for name, q in steps.items() if not _finite(self._known[q][0]))
             raise InputError(f"training diverged: {first} is not finite", code="NT633", hint="a smaller learning rate")
-        return value
+        return self._known[question][0]
 
     @property
     def nngp(self) -> Any:

@@ -381,6 +381,38 @@ def test_the_lines_are_torch_optimisers(name: str) -> None:
     same_as_networks(mlp(depth=2, phi="tanh"), mlp_model, mlp_shapes, X, Y, 4, 0.4, tests=TESTS, **OPTIMISERS[name])
 
 
+def scaled() -> ns.Program:
+    """Widths n, 2n and n/2, multipliers, variances, a mean, a scale, and the square of an input beside it."""
+    p = ns.Program("scaled")
+    one, two, three = p.width("n"), p.width("n2", ratio=2), p.width("n3", ratio=Fraction(1, 2))
+    x = p.data("x")
+    U = p.matrix("U", one, x, var=2.0, multiplier=0.5, fan_in=3)
+    b = p.bias("b", two, mean=0.5, var=0.25, multiplier=2.0)
+    h = ns.tanh(p.matrix("W", two, one, var=0.5, multiplier=1.5) @ ns.tanh(U @ (x**2 + x)) + b)
+    p.output(p.readout("v", three, multiplier=0.7), ns.tanh(p.matrix("V", three, two) @ h), scale=3.0)
+    return p
+
+
+def test_scales_and_widths() -> None:
+    """Widths 8, 16 and 4 against torch: every rate is η times the readout's width, which f is divided by."""
+    q = ns.train(scaled(), X, Y, 3, 0.4, momentum=0.5)
+    arrays = {k: w[0] for k, w in drawn({"U": (8, 2), "W": (16, 8), "b": (16,), "V": (4, 16), "v": (4,)}, 1, 0).items()}
+    params = {k: (w + 0.0).requires_grad_() for k, w in arrays.items()}
+    optimiser = torch.optim.SGD(params.values(), lr=0.4 * 4, momentum=0.5)
+    x, y, wanted = torch.as_tensor(X), torch.as_tensor(Y), []
+    for _ in range(4):
+        h = torch.tanh(0.5 * (x**2 + x) @ params["U"].T / 3**0.5)
+        h = torch.tanh(1.5 * h @ params["W"].T / 8**0.5 + 2 * params["b"])
+        f = 3 * 0.7 * torch.tanh(h @ params["V"].T / 16**0.5) @ params["v"] / 4
+        wanted.append(f.detach())
+        optimiser.zero_grad()
+        ((f - y).square() / 2).mean().backward()
+        optimiser.step()
+    values = run(q, width=8, arrays=arrays | {"U": 0.5 * arrays["U"].T / 3**0.5})
+    found = [values[r.value][0] for r in q.returned if r.name.startswith("f[")]
+    torch.testing.assert_close(torch.stack(found), torch.stack(wanted), rtol=1e-10, atol=1e-12)
+
+
 def test_the_lines_are_torch_cross_entropy() -> None:
     more: dict[str, Any] = {"loss": "cross-entropy", "torch_loss": cross_entropy, "momentum": 0.5}
     same_as_networks(classes(), classes_model, classes_shapes, X, np.array([0, 2, 1]), 4, 1.0, tests=TESTS, **more)
@@ -408,7 +440,7 @@ def test_no_steps_give_the_initial_output() -> None:
     r = ns.limit(q)
     assert [v.name for v in q.returned] == ["f[0]", "loss[0]"]
     assert list(r.scalar("f[0]")[0]) == [0, 0, 0]
-    np.testing.assert_allclose(np.array(r.scalar("loss[0]"), dtype=float)[0], Y**2 / 2, rtol=1e-15)
+    np.testing.assert_allclose(np.asarray(r.scalar("loss[0]"), dtype=float)[0], Y**2 / 2, rtol=1e-15)
 
 
 def test_many_features_are_those_of_their_span() -> None:
@@ -485,3 +517,30 @@ def test_divergence_names_its_step() -> None:
     with pytest.raises(ns.InputError, match=r"diverged: loss\[2\]") as error:
         ns.limit(q, samples=2**8, methods=("sampled",)).scalar("f[4]")
     assert error.value.diagnostic.code == "NT633"
+
+
+def test_curves_of_loss(tmp_path: Path) -> None:
+    """The table, the JSON and the figure; networks of width 512 are near the limit."""
+    from netsor.compilers.curves import curves
+
+    q = ns.train(mlp(depth=1, phi="tanh"), X, Y, 2, 0.5)
+    r = ns.limit(q, samples=2**12, methods=("sampled",))
+    found = curves(r, (64, 512), 8)
+    losses = [float(np.mean(np.asarray(r.scalar(f"loss[{t}]"), dtype=float))) for t in range(3)]
+    np.testing.assert_allclose(found.losses, losses, rtol=1e-12)
+    assert np.abs(found.finite[512].mean(0) - losses).max() < 0.05
+    assert found.finite[64].shape == (8, 3)
+    assert len(str(found).splitlines()) == 5
+    assert found.as_dict()["finite"].keys() == {"64", "512"}
+    pytest.importorskip("matplotlib")
+    found.save(tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 1000
+
+
+def test_the_page_of_the_documentation_runs() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "training.md").read_text("utf-8")
+    blocks = [part.split("```")[0] for part in page.split("```python\n")[1:]]
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+    assert blocks and names["r"].scalar("f[3]").shape == (1, 4)
