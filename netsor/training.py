@@ -129,10 +129,16 @@ class Recursion:
     def step(self) -> None:
         moved = [*self.moved, sp.Integer(0)]
         sums = [*(self.momentum * x for x in self._sums), sp.Integer(1)]
-        self._start = self.momentum * self._start + self.decay * self.kept
-        self._sums = [x - self.decay * w for x, w in zip(sums, moved, strict=True)]
-        self.kept -= self.lr * self._start
-        self.moved = [w + self.lr * x for w, x in zip(moved, self._sums, strict=True)]
+        self._start = short(self.momentum * self._start + self.decay * self.kept)
+        self._sums = [short(x - self.decay * w) for x, w in zip(sums, moved, strict=True)]
+        self.kept = short(self.kept - self.lr * self._start)
+        self.moved = [short(w + self.lr * x) for w, x in zip(moved, self._sums, strict=True)]
+
+
+def short(value: sp.Expr) -> sp.Expr:
+    """The number itself, or its nearest float's decimal where its fraction has more than 15 digits."""
+    rational = isinstance(value, sp.Rational) and value.q <= 10**15
+    return value if rational else exact(float(value))
 
 
 def recursions(names: Sequence[str], lr: Any, momentum: Any, decay: Any) -> dict[str, Recursion]:

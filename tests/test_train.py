@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -90,7 +91,7 @@ def rational(value: Any) -> Fraction:
 def dense(w: Tensor, x: Tensor) -> Tensor:
     """W x/√cols for x `[seed, sample, …, column]`."""
     y: Tensor = torch.einsum("sab,s...b->s...a", w, x)
-    return y / w.shape[-1] ** 0.5
+    return y.div(w.shape[-1] ** 0.5)
 
 
 def embed(w: Tensor, x: Tensor) -> Tensor:
@@ -100,7 +101,7 @@ def embed(w: Tensor, x: Tensor) -> Tensor:
 
 def read(v: Tensor, x: Tensor) -> Tensor:
     f: Tensor = torch.einsum("sa,sia->si", v, x)
-    return f / v.shape[-1]
+    return f.div(v.shape[-1])
 
 
 def mlp_model(p: Parameters, x: Tensor) -> Tensor:
@@ -372,13 +373,22 @@ def same_as_networks(
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_lines_are_torch_training(name: str) -> None:
     p, model, shapes, x, y, _, lr, more = NETWORKS[name]
-    for optimiser in ({}, {"momentum": 0.9, "decay": 0.3, "batches": [[0, 1], [1], [1, 0]]}):
+    variants: list[dict[str, Any]] = [{}, {"momentum": 0.9, "decay": 0.3, "batches": [[0, 1], [1], [1, 0]]}]
+    for optimiser in variants:
         same_as_networks(p, model, shapes, x, y, 4, lr, **more, **optimiser)
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_the_lines_are_torch_optimisers(name: str) -> None:
     same_as_networks(mlp(depth=2, phi="tanh"), mlp_model, mlp_shapes, X, Y, 4, 0.4, tests=TESTS, **OPTIMISERS[name])
+
+
+def test_many_steps() -> None:
+    """Coefficients of the optimiser whose fractions would have more than a hundred digits."""
+    case = (mlp(depth=2, phi="tanh"), mlp_model, mlp_shapes, X, Y, 25, 0.123)
+    same_as_networks(*case, tests=TESTS, momentum=0.87, decay=0.0456)
+    q = ns.train(mlp(depth=2, phi="tanh"), X, Y, 25, 0.123, momentum=0.87, weight_decay=0.0456)
+    assert ns.parse(str(q)) == q and re.search(r"\d{25}", str(q)) is None
 
 
 def scaled() -> ns.Program:
