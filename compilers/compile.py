@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-import builtins
 import linecache
 import types
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from netsor.compilers import calls, fallback, gram, ragged, transforms
 from netsor.compilers import cost as costs
-from netsor.compilers import fallback, gram, ragged
 from netsor.compilers import fuse as fusing
 from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
+from netsor.compilers.arrays import as_covariance
 from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.diagonal import diagonals
 from netsor.compilers.inputs import Inputs, as_inputs
 from netsor.compilers.joint import sampling
+from netsor.compilers.lowering.checked import execute
 from netsor.compilers.lowering.module import Source, generate
+from netsor.compilers.plan import ALL, Call, Limits, Plan, evened, parse_memory
+from netsor.compilers.progress import Progress
 from netsor.compilers.results import KernelResult
 from netsor.compilers.sampler.kernels import sampled
+from netsor.declared import as_program
 from netsor.errors import CheckError, Diagnostic, InputError, UnsupportedError
+from netsor.lookup import lookup
+from netsor.names import shown
 
 DEFAULT = ("nngp", "ntk")
+SAMPLES = 2e9  # bytes of the draws of a sampled kernel when no budget is given
 
 
 class Kernel:
@@ -52,8 +59,9 @@ class Kernel:
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
+        self._split: dict[tuple[str, ...], fallback.Parts] = {}
         self._fused: dict[tuple[str, ...], fusing.Fused] = {}
-        self._sides: dict[Any, int] = {}
+        self._sides: dict[Any, tuple[Plan, int]] = {}
 
     def __repr__(self) -> str:
         return f"<Kernel of {self.program.name}>"
@@ -64,52 +72,69 @@ class Kernel:
     # ------------------------------------------------------------ calls
 
     def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT) -> KernelResult:
-        return self._run(x1, x2, get, None)
+        if torch.compiler.is_compiling():  # the values decide what is done: there is no graph
+            disable: Any = torch.compiler.disable
+            out: KernelResult = disable(self._called)(x1, x2, get, Limits())
+            return out
+        return self._called(x1, x2, get, Limits())
+
+    def _called(self, x1: Any, x2: Any, get: Get, limits: Limits) -> KernelResult:
+        wanted = wanted_names(get)
+        if calls.is_inside(x1, x2):
+            return calls.call(lambda a, b: self._run(a, b, wanted, limits), x1, x2)
+        return self._run(x1, x2, wanted, limits)
 
     def gram(
-        self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None
-    ) -> KernelResult:
-        """The same kernels by blocks within a memory budget (inputs and results counted)."""
-        wanted = wanted_names(get)
-        if fallback.split(self._module, wanted)[1]:
-            return self._partly(x1, x2, wanted, tile, gram.parse_memory(memory))
-        module = self._module(wanted)
-        one, two = self._inputs(module, x1, x2)
-        if tile is None:
-            tile = self._tile(wanted, one, two, gram.parse_memory(memory))
-        return self._whole(module, one, two, wanted, tile)
+        self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None,
+        progress: bool | None = None,
+    ) -> KernelResult:  # fmt: skip
+        """The same kernels by blocks within a memory budget (inputs, results and gradients counted).
+
+        `tile` is the number of inputs per side of a block, instead of a budget. `progress`: whether to draw a bar;
+        None draws one on a terminal when the call takes over two seconds.
+        """
+        return self._called(x1, x2, get, Limits(parse_memory(memory), tile, progress))
 
     def diag(self, x: Any, get: Get = DEFAULT) -> KernelResult:
         """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
         return diagonals(self, x, wanted_names(get), {r.name for r in self.program.returned})
 
-    def _run(self, x1: Any, x2: Any, get: Get, tile: int | None) -> KernelResult:
-        wanted = wanted_names(get)
-        if fallback.split(self._module, wanted)[1]:
-            return self._partly(x1, x2, wanted, tile)
+    def _run(self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits) -> KernelResult:
+        if self._parts(get).rest:
+            return self._partly(x1, x2, get, limits)
         if ragged.is_ragged(x1) or ragged.is_ragged(x2):
-            return ragged.call(lambda a, b: self._run(a, b, wanted, tile), x1, x2)
-        module = self._module(wanted)
+            return ragged.call(lambda a, b, some: self._run(a, b, get, some), x1, x2, self.program.name, limits)
+        module = self._module(get)
         one, two = self._inputs(module, x1, x2)
-        if tile is None:
-            tile = gram.evened(self._side(wanted, one), max(one.samples, 0 if two is None else two.samples))
-        return self._whole(module, one, two, wanted, tile)
+        if two is not None and gram.same(one, two):
+            two = None
+        return self._whole(module, one, two, get, limits)
 
-    def _side(self, get: tuple[str, ...], one: Inputs) -> int:
-        """Inputs per side of a block, looked up once for all calls with inputs of these sizes."""
-        key = (get, tuple(one.size.items()), one.dtype.itemsize)
-        if key not in self._sides:
-            self._sides[key] = costs.tile(self._recursion(get), one.size | {"feature": 1}, one.dtype.itemsize)
-        return self._sides[key]
-
-    def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], tile: int | None, memory: float = 2e9) -> KernelResult:
+    def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits) -> KernelResult:
         """What has an exact rule exactly, the rest sampled."""
-        exact, rest = fallback.split(self._module, get)
-        drawn = sampled(self.program, x1, x2, rest, dtype=self.dtype, device=self.device, memory=memory, **self.options)
+        parts = self._parts(get)
+        drawn = sampled(
+            self._program_for(parts.rest), x1, x2, parts.rest, dtype=self.dtype, device=self.device,
+            memory=limits.memory or SAMPLES, progress=limits.progress, why=parts.why, **self.options,
+        )  # fmt: skip
         drawn.assumed = self.assumed
-        return fallback.merged([self._run(x1, x2, exact, tile), drawn]) if exact else drawn
+        return fallback.merged([self._run(x1, x2, parts.exact, limits), drawn]) if parts.exact else drawn
 
-    def _whole(self, module: Any, one: Inputs, two: Inputs | None, get: tuple[str, ...], tile: int) -> KernelResult:
+    def _parts(self, get: tuple[str, ...]) -> fallback.Parts:
+        if get not in self._split:
+            self._split[get] = fallback.split(self._module, get)
+        return self._split[get]
+
+    def _whole(
+        self, module: Any, one: Inputs, two: Inputs | None, get: tuple[str, ...], limits: Limits
+    ) -> KernelResult:
+        other = one if two is None else two
+        call = Call(one.samples, other.samples, two is None, gram.tracked(one, two))
+        plan = self._plan(get, one, call, limits)
+        shown = limits.shown or Progress(
+            self.program.name, call.pairs, "pairs", limits.progress, self._expected(get, one, call, plan)
+        )
+
         def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
             self.calls += 1
             out: dict[str, Any] = pairs(a, b, wanted)
@@ -119,7 +144,7 @@ class Kernel:
         with sampling(**self.options):
             wide = self._recursion(get).wide
             fused = self._fused_blocks(module, get) if self.fuse else None
-            result = gram.whole(module.each, counted, one, two, frozenset(get), tile, wide, fused)
+            result = gram.whole(module.each, counted, one, two, frozenset(get), plan, wide, fused, shown)
         result.assumed = self.assumed
         return result
 
@@ -142,22 +167,37 @@ class Kernel:
             )
         return one, two
 
-    def _tile(self, get: tuple[str, ...], one: Inputs, two: Inputs | None, budget: int) -> int:
-        recursion = self._recursion(get)
-        sizes = one.size | {"feature": 1}
-        peak, _, _ = costs.per_pair(recursion, sizes)
-        item = costs.bytes_each(recursion, one.dtype.itemsize)
-        n, m = one.samples, one.samples if two is None else two.samples
-        results = len(recursion.results) + len(recursion.terms)
-        fixed = results * n * m * item
-        fixed += sum(costs.elements(e.dims, sizes) for e in recursion.used if e.space == "input") * (n + m) * item
-        return min(gram.tile_for(budget, fixed, peak * item), costs.tile(recursion, sizes, item))
+    def _plan(self, get: tuple[str, ...], one: Inputs, call: Call, limits: Limits) -> Plan:
+        if limits.tile is not None:
+            return Plan(limits.tile)
+        if limits.memory is not None:
+            return costs.plan(self._recursion(get), call, one.features(), one.dtype.itemsize, limits.memory)
+        usual = self._usual(get, one)[0]
+        return replace(usual, tile=evened(usual.tile, call.longest))
+
+    def _usual(self, get: tuple[str, ...], one: Inputs) -> tuple[Plan, int]:
+        """Blocks for inputs of these sizes, and the operations of one pair, looked up once for all calls."""
+        key = (get, tuple(one.features().items()), one.dtype.itemsize)
+        if key not in self._sides:
+            sizes, r = one.features(), self._recursion(get)
+            found = costs.plan(r, Call(ALL, ALL, False), sizes, one.dtype.itemsize, None)
+            self._sides[key] = found, sum(costs.operations(r, sizes))
+        return self._sides[key]
+
+    def _expected(self, get: tuple[str, ...], one: Inputs, call: Call, plan: Plan) -> float:
+        """Seconds, of calls of more than a second or so."""
+        if call.pairs * self._usual(get, one)[1] < costs.SECOND:
+            return 0.0
+        return costs.seconds(self._recursion(get), call, one.features(), plan, one.dtype, one.device)
 
     def cost(
-        self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT
-    ) -> costs.Cost:
-        """Operations, bytes and peak memory of n1 × n2 pairs (symmetric when n2 is None), before running."""
-        item = (self.dtype or torch.float64).itemsize
+        self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT,
+        memory: str | int | None = None, gradients: bool = False,
+    ) -> costs.Cost:  # fmt: skip
+        """Operations, bytes, peak memory and time of n1 × n2 pairs (symmetric when n2 is None), before running.
+
+        With `memory`, of `gram` within that budget; with `gradients`, of a call whose inputs require them.
+        """
         recursion = self._recursion(wanted_names(get))
         given = {"feature": 1} | dict(sizes or {})
         needed = {s.axis for e in recursion.used for d in e.dims for s in size_axes(d.size)}
@@ -166,17 +206,14 @@ class Kernel:
             raise InputError(
                 f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}"
             )
-        return costs.cost(recursion, n1, n2, given, item, None)
+        call = Call(n1, n1 if n2 is None else n2, n2 is None, gradients)
+        budget = None if memory is None else parse_memory(memory)
+        return costs.cost(recursion, call, given, self.dtype or torch.float64, budget)
 
     # ------------------------------------------------------------ modules
 
     def _program_for(self, get: tuple[str, ...]) -> Any:
-        """For terms the backward lines are needed; outputs with axes take the tangent route."""
-        if "terms" not in get or self.program.gradients or output_axes(self.program):
-            return self.program
-        from netsor.backprop import backprop
-
-        return backprop(self.program)
+        return program_for(self.program, get)
 
     def _recursion(self, get: tuple[str, ...]) -> Recursion:
         if get not in self._recursions:
@@ -208,12 +245,27 @@ class Kernel:
         target = Path(path)
         module = self._printed()
         if module.NUMERIC:
+            names = ", ".join(f.name for f in self.program.functions.values() if f.numeric)
             raise InputError(
-                f"numeric functions ({', '.join(module.NUMERIC)}) have no source to write", code="NT010",
+                f"numeric functions ({names}) have no source to write", code="NT010",
                 hint="give them as expressions with ns.function",
             )  # fmt: skip
         target.write_text(module.SOURCE)
         return target
+
+
+def program_for(p: Any, get: tuple[str, ...]) -> Any:
+    """The program with its backward lines where gradients are asked for, by name or as terms.
+
+    For the terms of outputs with axes there are none: they take the tangent route.
+    """
+    terms = "terms" in get and not output_axes(p)
+    gradients = any(name.startswith("d") and lookup(p, name) is None for name in get)
+    if p.gradients or not p.outputs or not (terms or gradients):
+        return p
+    from netsor.backprop import backprop
+
+    return backprop(p)
 
 
 _RECURSIONS: dict[Any, Recursion] = {}
@@ -242,11 +294,10 @@ def cached_module(program: Any, get: tuple[str, ...]) -> Any:
 
 def load(source: Source, name: str) -> Any:
     """The module of a generated source; tracebacks show its lines."""
+    name = shown(name)
     module: Any = types.ModuleType(f"netsor_{name}")
-    file = f"<netsor {name} {len(linecache.cache)}>"
-    linecache.cache[file] = (len(source.text), None, source.text.splitlines(keepends=True), file)
     module.__dict__.update(source.numeric)
-    exec(builtins.compile(source.text, file, "exec"), module.__dict__)  # text of our own printer
+    execute(source.text, f"<netsor {name} {len(linecache.cache)}>", module.__dict__)
     module.SOURCE, module.NUMERIC = source.text, source.numeric
     return module
 
@@ -268,6 +319,7 @@ def compile(
     `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
     where that is not possible, a FusionWarning says why and nothing else changes.
     """
+    p = as_program("ns.compile", p)
     if output is not None:
         p = with_output(p, output)
     if not assume_gia:
@@ -309,7 +361,8 @@ def refuse_unless_valid(p: Any) -> None:
 
 def derive(p: Any, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
-    return _derive(p, wanted_names(get))
+    wanted = wanted_names(get)
+    return _derive(program_for(as_program("ns.derive", p), wanted), wanted)
 
 
 def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
@@ -321,6 +374,7 @@ def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
     from netsor.compilers.lowering.functions import as_fn
     from netsor.functions import as_function
 
-    matrix = K if isinstance(K, Tensor) else torch.as_tensor(np.asarray(K, dtype=float))
+    if transforms.inside(K):
+        return transforms.transformed(lambda k: (v_transform(phi, k, psi),), [K])[0]
     second = None if psi is None else as_fn(as_function(psi))
-    return transform(as_fn(as_function(phi)), matrix, second)
+    return transform(as_fn(as_function(phi)), as_covariance(K), second)

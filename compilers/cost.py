@@ -1,84 +1,96 @@
-"""What a kernel call costs before it is run: operations, bytes, peak memory."""
+"""What a kernel call costs before it is run: operations, bytes, peak memory, blocks and time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
-from netsor import ir
-from netsor.compilers.derive.recursion import Recursion, entries_in
-from netsor.compilers.derive.values import Access, Entry, Expect1, Expect2, ExpectJ, Gram, Radial, Sum, Sym, Value, walk
-from netsor.compilers.gram import default_tile
-from netsor.compilers.lowering.module import in_order, scheduled
+import torch
+
+from netsor.compilers.derive.recursion import Recursion
+from netsor.compilers.derive.values import (
+    Access,
+    Add,
+    Constant,
+    Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    FeatureDim,
+    Fn,
+    Given,
+    Gram,
+    Ind,
+    Mul,
+    Num,
+    Radial,
+    SizeValue,
+    Soft,
+    Sum,
+    Value,
+    walk,
+)
+from netsor.compilers.memory import alive, bytes_each, elements, needed, size_number
+from netsor.compilers.plan import Call, Plan, default_tile, planned
+from netsor.compilers.progress import rate, spoken
 from netsor.compilers.radial import nodes
 
-FLOPS = {Expect1: 30, Expect2: 60, ExpectJ: 10_000}  # a rough weight of one expectation, in additions
+FLOPS1, FLOPS2, FLOPS_JOINT = 30, 60, 10_000  # rough weights of one expectation, in additions
+SECOND = 2_000_000_000  # operations of about a second: a block has no more
+STATEMENT = 2e-5  # seconds that a statement takes for small tensors
 
 
 @dataclass(frozen=True)
 class Cost:
-    """`operations` in floating-point additions, `bytes` read and written, `peak` bytes alive at once."""
+    """`operations` in floating-point additions, `bytes` read and written, `peak` bytes alive at once, `result` bytes.
+
+    `tile` inputs per side of a block of pairs; the quantities of `chunk` inputs are computed at once, and those of
+    `band` inputs of either side are kept at once (`bands` times). `seconds` is a guess for this machine.
+    """
 
     operations: int
     bytes: int
     peak: int
     tile: int
+    chunk: int
+    band: int
+    result: int
+    seconds: float
 
     def __str__(self) -> str:
         return (
-            f"{self.operations:.3g} operations, {self.bytes / 1e6:.3g} MB moved, {self.peak / 1e6:.3g} MB at once"
-            f" (blocks of {self.tile} inputs)"
+            f"{self.operations:.3g} operations, {self.bytes / 1e6:.3g} MB moved, {self.peak / 1e6:.3g} MB at once,"
+            f" {self.result / 1e6:.3g} MB of them the result, {spoken(self.seconds)}"
+            f" (blocks of {self.tile} inputs, {self.band} kept at once, {self.chunk} computed at once)"
         )
 
 
-def elements(dims: tuple[Sym, ...], sizes: Mapping[str, int]) -> int:
-    """How many numbers an entry holds for one input or pair."""
-    total = 1
-    for s in dims:
-        total *= size_number(s.size, sizes)
-    return total
+def per_pair(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """Numbers written and operations of one pair."""
+    return _work(r, "pair", sizes)
 
 
-def size_number(size: ir.Size, sizes: Mapping[str, int]) -> int:
-    match size:
-        case int():
-            return size
-        case ir.SizeOf():
-            return sizes[size.axis]
-        case ir.Strided():
-            return -((size.minus - size_number(size.of, sizes)) // size.stride)
-    raise AssertionError
+def operations(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """Of one input alone and of one pair."""
+    return _work(r, "input", sizes)[1], _work(r, "pair", sizes)[1]
 
 
-def per_pair(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int, int]:
-    """Numbers alive at once, numbers written and operations of one pair."""
-    pair = [e for block in scheduled([b for b in in_order(r.used) if b[0].space == "pair"]) for e in block]
-    last: dict[Entry, int] = {}
-    for i, e in enumerate(pair):
-        for x in entries_in(cast(Value, e.value)):
-            last[x] = i
-    kept = {e for q in (*r.results.values(), *r.terms.values()) for e in entries_in(q.value)}
-    alive = peak = written = operations = 0
-    for i, e in enumerate(pair):
-        own = elements(e.dims, sizes)
-        written += own
-        alive += own
-        operations += _operations(e, own, sizes)
-        peak = max(peak, alive + 4 * own)
-        alive -= sum(elements(x.dims, sizes) for x in set(pair) if last.get(x) == i and x not in kept)
-    return max(peak, 1), max(written, 1), operations
-
-
-def bytes_each(r: Recursion, itemsize: int) -> int:
-    """Bytes of a number while it is computed."""
-    return 8 if r.wide else itemsize
+def _work(r: Recursion, space: str, sizes: Mapping[str, int]) -> tuple[int, int]:
+    written = operations = 0
+    for e in r.used:
+        if e.space == space:
+            own = elements(e.dims, sizes)
+            written += own
+            operations += _operations(e, own, sizes)
+    return max(written, 1), operations
 
 
 def tile(r: Recursion, sizes: Mapping[str, int], itemsize: int) -> int:
-    """Inputs per side of a block when nothing else is asked for."""
-    peak, _, _ = per_pair(r, sizes)
-    return default_tile(peak // 8 or 1, bytes_each(r, itemsize), steps(r, sizes))
+    """Inputs per side of a block when nothing else is asked for: it fits the cache and takes about a second at most."""
+    side = default_tile(alive(r, sizes) // 8 or 1, bytes_each(r, itemsize), steps(r, sizes))
+    return max(1, min(side, math.isqrt(SECOND // max(1, per_pair(r, sizes)[1]))))
 
 
 def steps(r: Recursion, sizes: Mapping[str, int]) -> int:
@@ -87,41 +99,67 @@ def steps(r: Recursion, sizes: Mapping[str, int]) -> int:
     return max((size_number(d.size, sizes) for d in looping), default=1)
 
 
-def aside(r: Recursion, sizes: Mapping[str, int]) -> int:
-    """Bytes of the covariances at all nodes of a radial integral, which is done for one pair of batches at a time."""
-
-    def held(v: Radial) -> int:
-        one, two = (elements(side.rows, sizes) for side in v.sides)
-        matrices = one * one + two * two + one * two
-        return 8 * nodes(v.within) * matrices * (2 if v.theta is None else 4)
-
-    return max((held(v) for e in r.used for v in walk(cast(Value, e.value)) if isinstance(v, Radial)), default=0)
-
-
 def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
-    total = 0
-    for v in walk(cast(Value, e.value)):
-        if isinstance(v, Sum):
-            total += own * size_number(v.sym.size, sizes)
-        elif isinstance(v, Gram):
-            total += own * sizes.get("feature", 1)
-        elif isinstance(v, Expect1 | Expect2 | ExpectJ):
-            total += own * FLOPS[type(v)]
-        elif isinstance(v, Radial):
-            total += own * nodes(v.within) * FLOPS[Expect2] * (1 if v.theta is None else 3)
-        elif not isinstance(v, Access):
-            total += own
-    return total
+    return own * sum(_weight(v, sizes) for v in walk(cast(Value, e.value)))
 
 
-def cost(r: Recursion, n1: int, n2: int | None, sizes: Mapping[str, Any], itemsize: int, side: int | None) -> Cost:
-    """The cost of n1 × n2 pairs (of the symmetric call when n2 is None)."""
-    itemsize = bytes_each(r, itemsize)
-    peak, written, operations = per_pair(r, sizes)
-    pairs = n1 * (n1 + 1) // 2 if n2 is None else n1 * n2
-    side = min(side or tile(r, sizes, itemsize), max(n1, n2 or n1))
-    inputs = sum(elements(e.dims, sizes) for e in r.used if e.space == "input") * (n1 + (n2 or 0))
-    results = sum(elements(q.dims, sizes) for q in (*r.results.values(), *r.terms.values())) * n1 * (n2 or n1)
-    block = peak * min(side, n1) * min(side, n2 or n1)
-    held = (inputs + results + block) * itemsize + aside(r, sizes)
-    return Cost(operations * pairs, 2 * written * pairs * itemsize, held, side)
+def _weight(v: Value, sizes: Mapping[str, int]) -> int:
+    """Operations of one element of a value, what is inside it aside."""
+    match v:
+        case Access():
+            return 0
+        case Num() | Given() | Constant() | SizeValue() | FeatureDim() | Add() | Mul() | Ind() | Fn() | Soft():
+            return 1
+        case Sum():
+            return size_number(v.sym.size, sizes)
+        case Gram():
+            return sizes.get("feature", 1)
+        case Expect1():
+            return FLOPS1
+        case Expect2():
+            return FLOPS2
+        case ExpectJ():
+            return FLOPS_JOINT
+        case Radial():
+            return nodes(v.within) * FLOPS2 * (1 if v.theta is None else 3)
+        case _:
+            assert_never(v)
+
+
+def plan(
+    r: Recursion, call: Call, sizes: Mapping[str, int], itemsize: int, budget: int | None, side: int | None = None
+) -> Plan:
+    """The blocks of a call within a budget of bytes, or as large as is fast."""
+    return planned(call, needed(r, sizes, itemsize), budget, side or tile(r, sizes, itemsize))
+
+
+def cost(r: Recursion, call: Call, sizes: Mapping[str, Any], dtype: torch.dtype, budget: int | None) -> Cost:
+    """The cost of a call."""
+    item, b = bytes_each(r, dtype.itemsize), needed(r, sizes, dtype.itemsize)
+    blocks = plan(r, call, sizes, dtype.itemsize, budget)
+    written, operations = per_pair(r, sizes)
+    return Cost(
+        operations * call.pairs, 2 * written * call.pairs * item, call.peak(b, blocks), min(blocks.tile, call.longest),
+        min(blocks.chunk, call.longest), min(blocks.band, call.longest), b.result * call.n * call.m,
+        seconds(r, call, sizes, blocks, dtype),
+    )  # fmt: skip
+
+
+def seconds(
+    r: Recursion, call: Call, sizes: Mapping[str, int], blocks: Plan, dtype: torch.dtype,
+    device: torch.device | None = None,
+) -> float:  # fmt: skip
+    """A guess at the time of a call: operations at the rate of this machine, and statements."""
+    single, pair = operations(r, sizes)
+    tiles = _count(call, blocks.tile)
+    computed = call.inputs if blocks.band >= call.longest else 2 * _count(call, blocks.band) * blocks.band
+    inside = tiles * min(blocks.tile, call.n) * min(blocks.tile, call.m)
+    return (pair * inside + single * computed) * rate(device or torch.device("cpu"), dtype) + (
+        STATEMENT * len(r.used) * tiles
+    )
+
+
+def _count(call: Call, side: int) -> int:
+    """Blocks of so many inputs per side."""
+    rows, cols = -(-call.n // side), -(-call.m // side)
+    return rows * (rows + 1) // 2 if call.symmetric else rows * cols

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from netsor.compilers.results import KernelResult
 from netsor.errors import Diagnostic, UnsupportedError
@@ -11,23 +12,35 @@ Names = tuple[str, ...]
 NO_RULE = ("NT701", "NT702")  # the codes of a function and of a limit for which there is no exact rule
 
 
-def has_rule(derive: Callable[[Names], object], names: Names) -> bool:
-    """Can these kernels be derived?"""
+@dataclass(frozen=True)
+class Parts:
+    """The names that have an exact rule, those that have none, and why."""
+
+    exact: Names
+    rest: Names = ()
+    why: Diagnostic | None = None
+
+
+def obstacle(derive: Callable[[Names], object], names: Names) -> Diagnostic | None:
+    """What these kernels have no rule for; None when they can be derived."""
     try:
         derive(names)
     except UnsupportedError as error:
         if error.diagnostic.code not in NO_RULE:
             raise
-        return False
-    return True
+        return error.diagnostic
+    return None
 
 
-def split(derive: Callable[[Names], object], wanted: Names) -> tuple[Names, Names]:
-    """The names that have an exact rule, and those that have none."""
-    if has_rule(derive, wanted):
-        return wanted, ()
-    exact = tuple(name for name in wanted if len(wanted) > 1 and has_rule(derive, (name,)))
-    return exact, tuple(name for name in wanted if name not in exact)
+def split(derive: Callable[[Names], object], wanted: Names) -> Parts:
+    """What is derived and what is sampled."""
+    why = obstacle(derive, wanted)
+    if why is None:
+        return Parts(wanted)
+    found = {name: why if len(wanted) == 1 else obstacle(derive, (name,)) for name in wanted}
+    exact = tuple(name for name, reason in found.items() if reason is None)
+    rest = tuple(name for name in wanted if name not in exact)
+    return Parts(exact, rest, next((found[name] for name in rest), why))
 
 
 def merged(parts: Sequence[KernelResult]) -> KernelResult:

@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.derive.values import Expect1, ExpectJ, Radial, Value, walk
+from netsor.compilers.derive.values import Expect1, Value, by_quadrature, walk
 from netsor.compilers.expectation import fast
 from netsor.compilers.expectation.fused import NEAR, POINTS, Trace, Untraceable
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.scratch import scratch
 from netsor.compilers.results import flat
+from netsor.errors import NetsorWarning
 
 OFTEN = 3  # a shape that comes so many times is compiled
 MOST = 32  # shapes compiled for one kernel
@@ -33,7 +34,7 @@ Body = Callable[..., tuple[Tensor, ...]]
 Single = tuple[str, Any, float]  # an entry of the inputs, which function of it, the noise
 
 
-class FusionWarning(UserWarning):
+class FusionWarning(NetsorWarning):
     """`fuse=True` has no effect."""
 
 
@@ -63,7 +64,7 @@ def obstacle(recursion: Recursion) -> str | None:
     if any(e.recurrent for e in pairs):
         return "recurrences between pairs are evaluated step by step"
     values = [v for e in pairs for v in walk(cast(Value, e.value))]
-    if any(isinstance(v, Radial | ExpectJ | Expect1) for v in values):
+    if any(by_quadrature(v) or isinstance(v, Expect1) for v in values):
         return "expectations over batches or of several Gaussians are evaluated by quadrature"
     return None
 
@@ -94,7 +95,7 @@ class Fused:
 
     def _with(self, each: Any) -> Any:
         extra = {_label(s): _single(each.values[s[0]], s[1], s[2]) for s in self.singles or ()}
-        return type(each)(each.data, each.constants, **each.values, **extra)
+        return type(each)(each.data, each.constants, each.results, **each.values, **extra)
 
     def _look(self, a: Any, b: Any) -> None:
         """Evaluate one pair, to see which functions of the variances it reads."""
@@ -211,4 +212,4 @@ def _rebuilt(each: Any, tensors: Iterator[Tensor]) -> Any:
     data = copy.copy(each.data)
     data.arrays = {k: next(tensors) for k in each.data.arrays}
     values = {k: next(tensors) if isinstance(v, Tensor) else v for k, v in each.values.items()}
-    return type(each)(data, each.constants, **values)
+    return type(each)(data, each.constants, each.results, **values)

@@ -1,49 +1,51 @@
-"""Gram matrices by blocks: sized to cache and to a memory budget, half of them in the symmetric call.
+"""Gram matrices by blocks, half of them in the symmetric call, which is exactly symmetric.
 
-The quantities of each input alone are computed once; a block slices them.
+Quantities of single inputs are computed once for a band of inputs (`plan`); a block slices them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+import contextvars
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+from netsor.compilers.assembled import Joined, Place, Placed, symmetrised
 from netsor.compilers.expectation import record
 from netsor.compilers.expectation.scratch import current, scratch
 from netsor.compilers.inputs import Inputs
-from netsor.compilers.results import KernelResult, describe_log, flat
-from netsor.errors import InputError
+from netsor.compilers.plan import Plan
+from netsor.compilers.progress import Progress
+from netsor.compilers.results import KernelResult, describe_log, flat, nested
 
-Block = tuple[slice, slice]
+Each = Callable[[Inputs], Any]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
-CACHE = 1024 * 1024  # bytes of one tensor of a block
-HELD = 16 * 1024 * 1024  # bytes of all steps of one tensor of a recurrence
+Put = Callable[[str, Tensor, Place], None]
+MOSTLY = 8  # with more than one pair in so many near |ρ| = 1, blocks are computed again
 
 
 def whole(
-    each: Callable[[Inputs], Any], pairs: Pairs, one: Inputs, two: Inputs | None,
-    get: frozenset[str], tile: int | None = None, wide: bool = False, fused: Any = None,
+    each: Each, pairs: Pairs, one: Inputs, two: Inputs | None, get: frozenset[str], plan: Plan | None = None,
+    wide: bool = False, fused: Any = None, progress: Progress | None = None,
 ) -> KernelResult:  # fmt: skip
-    """All pairs of one and two (of one with itself when two is None), by blocks of `tile` × `tile` inputs.
+    """All pairs of one and two (of one with itself when two is None), as a plan cuts them.
 
     `wide`: evaluated in float64 whatever the inputs' dtype, which the results keep. `fused`: the blocks
     compiled (`fuse.Fused`).
     """
     if wide and one.dtype != torch.float64:
         double = None if two is None else two.to(torch.float64)
-        found = whole(each, pairs, one.to(torch.float64), double, get, tile)
+        found = whole(each, pairs, one.to(torch.float64), double, get, plan, progress=progress)
         return found.to(one.dtype)
     two = None if two is not None and same(one, two) else two
-    with record() as log, scratch():
-        a = each(one)
-        b = a if two is None else each(two)
-        run = Blocks(each, pairs, a, b, get, fused)
-        out = _assemble(run, tile or max(one.samples, b.data.samples))
-    result = _result(a, out, get)
+    with record() as log, progress or Progress() as shown:
+        kind = Again if plan is not None and plan.again and tracked(one, two) else Blocks
+        run = kind(each, pairs, one, two, get, plan or Plan(), fused)
+        out = _assemble(run, shown)
+    result = _result(run.singles(), out)
     result.method, result.error = describe_log(log)
     return result
 
@@ -51,191 +53,248 @@ def whole(
 def same(one: Inputs, two: Inputs) -> bool:
     """Are these the same numbers, in arrays that need no gradient?"""
     pairs = [(one.arrays[k], two.arrays[k]) for k in one.arrays]
-    plain = not any(t.requires_grad for p in pairs for t in p)
-    return plain and all(x.shape == y.shape and x.dtype == y.dtype and torch.equal(x, y) for x, y in pairs)
+    return not tracked(one, two) and all(
+        x.shape == y.shape and x.dtype == y.dtype and torch.equal(x, y) for x, y in pairs
+    )
+
+
+def tracked(*batches: Inputs | None) -> bool:
+    """Does a gradient flow to an array?"""
+    return torch.is_grad_enabled() and any(
+        t.requires_grad for batch in batches if batch is not None for t in batch.arrays.values()
+    )
 
 
 class Blocks:
-    """The kernels of any block. Pairs too close to |ρ| = 1, for float32 or a compiled block, are computed again."""
+    """The kernels of all blocks, one after the other.
+
+    Pairs too close to |ρ| = 1, for float32 or a compiled block, are computed again, a band at a time.
+    """
 
     def __init__(
-        self, each: Callable[[Inputs], Any], pairs: Pairs, a: Any, b: Any, get: frozenset[str], fused: Any = None
-    ) -> None:
-        self.each, self.pairs, self.a, self.b, self.get = each, pairs, a, b, get
-        self.symmetric = a is b
+        self, each: Each, pairs: Pairs, one: Inputs, two: Inputs | None, get: frozenset[str], plan: Plan,
+        fused: Any = None,
+    ) -> None:  # fmt: skip
+        self.each, self.pairs, self.get, self.plan = each, pairs, get, plan
+        self.one, self.two, self.symmetric = one, one if two is None else two, two is None
+        self.shape = self.one.samples, self.two.samples
         self.near: list[Tensor] = []  # numbers of the two inputs, [entries, 2]
-        self.chunk = 1024
-        tensors = (*a.data.arrays.values(), *b.data.arrays.values())
-        self.differentiable = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        self.differentiable = tracked(one, two)
         self.fused = None if self.differentiable else fused
-        if self.fused is not None:
-            self.a, self.b = self.fused.extended(a, b)
-            self.numbers = torch.arange(max(self.shape), device=a.data.device, dtype=a.data.dtype)
+        self._rows: tuple[slice, Any] | None = None
+        self._single: dict[str, list[Tensor]] = {}
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.a.data.samples, self.b.data.samples
+    def run(self, put: Put, shown: Progress) -> None:
+        """Give every kernel of every block to `put`; of a symmetric call those on and above the diagonal."""
+        for rows, cols in self.plan.bands(*self.shape, self.symmetric):
+            with scratch() as shared:
+                if self.plan.spare is not None:
+                    shared.buffers.spare = self.plan.spare
+                a = self._rows_of(rows)
+                b = a if self._own(rows, cols) else self.quantities(self.two, cols)
+                self._band(a, b, rows, cols, put, shown)
 
-    def __call__(self, rows: slice, cols: slice) -> dict[str, Tensor]:
+    def singles(self) -> dict[str, Tensor]:
+        """What was asked for of every input alone."""
+        return {key: parts[0] if len(parts) == 1 else torch.cat(parts) for key, parts in self._single.items()}
+
+    def _own(self, rows: slice, cols: slice) -> bool:
+        return self.symmetric and rows == cols
+
+    # ------------------------------------------------------------ quantities of inputs
+
+    def _rows_of(self, rows: slice) -> Any:
+        if self._rows is None or self._rows[0] != rows:
+            self._rows = None  # dropped before the next are computed
+            found = self.quantities(self.one, rows)
+            self._rows = rows, found
+            self._keep(found)
+        return self._rows[1]
+
+    def _keep(self, a: Any) -> None:
+        for key in self.get:
+            value = a.results.get(key)
+            if value is not None:
+                self._single.setdefault(key, []).append(value)
+
+    def quantities(self, data: Inputs, part: slice) -> Any:
+        """The quantities of some inputs, `plan.chunk` at a time."""
+        some = data if part == slice(0, data.samples) else data.slice(part)
+        if some.samples <= self.plan.chunk:
+            return self._computed(some)
+        starts = range(0, some.samples, self.plan.chunk)
+        found = []
+        for i in starts:
+            with scratch():
+                found.append(self._computed(some.slice(slice(i, min(i + self.plan.chunk, some.samples)))))
+        return type(found[0]).joined(found, some)
+
+    def _computed(self, data: Inputs) -> Any:
+        found = self.each(data)
+        shared = current()
+        if shared is not None:
+            shared.release()
+        return found
+
+    # ------------------------------------------------------------ blocks
+
+    def _band(self, a: Any, b: Any, rows: slice, cols: slice, put: Put, shown: Progress) -> None:
         if self.fused is not None:
-            columns = self.numbers[cols] if self.symmetric else -1 - self.numbers[cols]  # nothing meets itself
-            found = self.fused(self.a.rows(rows), self.b.cols(cols), self.numbers[rows][:, None], columns[None])
-            if found is not None:
-                self._again(found[1], rows, cols)
-                return found[0]
+            a, b = self.fused.extended(a, b)
+        own = self._own(rows, cols)
+        shown.ready()
+        for i, j in self.plan.blocks(rows.stop - rows.start, cols.stop - cols.start, own):
+            block = _moved(i, rows.start), _moved(j, cols.start)
+            for key, value in self._block(a.rows(i), b.cols(j), *block).items():
+                put(key, symmetrised(value) if own and i == j else value, block)
+            shown.done(_pairs(i, j, own))
+        self._repair(put)
+
+    def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[str, Tensor]:
         shared = current()
         assert shared is not None
+        if self.fused is not None:
+            first, second = (
+                torch.arange(s.start, s.stop, device=a.data.device, dtype=a.data.dtype) for s in (rows, cols)
+            )
+            # nothing meets itself unless both are inputs of one batch
+            found = self.fused(a, b, first[:, None], (second if self.symmetric else -1 - second)[None])
+            if found is not None:
+                self._mark(found[1], rows, cols)
+                return found[0]
         shared.tangents = not self.get.isdisjoint(("ntk", "terms"))
-        shared.watching = self.a.data.dtype == torch.float32 and not self.differentiable
-        out = flat(self.pairs(self.a.rows(rows), self.b.cols(cols), self.get))
+        shared.watching = a.data.dtype == torch.float32 and not self.differentiable
+        out = flat(self.pairs(a, b, self.get))
         if shared.near is not None:
-            self._again(shared.near, rows, cols)
+            self._mark(shared.near, rows, cols)
         shared.watching = False
         shared.release()
         return out
 
-    def _again(self, mask: Tensor, rows: slice, cols: slice) -> None:
+    def _mark(self, mask: Tensor, rows: slice, cols: slice) -> None:
         found = mask.expand(rows.stop - rows.start, cols.stop - cols.start).nonzero()
+        found = found + torch.tensor([rows.start, cols.start], device=found.device)
+        if self.symmetric:
+            found = found[found[:, 0] <= found[:, 1]]
         if len(found):
-            self.near.append(found + torch.tensor([rows.start, cols.start], device=found.device))
+            self.near.append(found)
 
-    def repair(self, out: dict[str, Tensor]) -> None:
-        """Compute the entries again that were too near for float32, and write them into the whole kernels."""
+    def _repair(self, put: Put) -> None:
+        """The entries of a band that were too near for float32, from the inputs in float64."""
         if not self.near:
             return
-        a = self.each(self.a.data.to(torch.float64))
-        b = a if self.symmetric else self.each(self.b.data.to(torch.float64))
-        for i, j in (part.unbind(1) for part in torch.cat(self.near).split(self.chunk)):
-            for key, value in flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get)).items():
-                out[key][i, j] = value[:, 0].to(out[key].dtype)
-                if self.symmetric:
-                    out[key][j, i] = mirrored(value)[0].to(out[key].dtype)
+        shared = current()
+        if shared is not None:
+            shared.buffers.forget()
+        numbers = torch.cat(self.near)
+        self.near.clear()
+        (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
+        a, b = (self._wide(data, k) for data, k in ((self.one, one), (self.two, two)))
+        if len(numbers) * MOSTLY > len(one) * len(two):
+            self._repair_blocks(put, a, b, numbers, torch.stack((rows, cols), 1))
+            return
+        for some in torch.arange(len(numbers), device=numbers.device).split(self.plan.few):
+            i, j = rows[some], cols[some]
+            with scratch():
+                found = flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get))
+            for key, value in found.items():
+                put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
+
+    def _repair_blocks(self, put: Put, a: Any, b: Any, numbers: Tensor, places: Tensor) -> None:
+        """By blocks, in which the inputs share more than in pairs of their own; of which the near pairs are taken."""
+        with scratch():
+            for rows, cols in self.plan.blocks(a.data.samples, b.data.samples, False):
+                start = torch.tensor([rows.start, cols.start], device=places.device)
+                end = torch.tensor([rows.stop, cols.stop], device=places.device)
+                inside = ((places >= start) & (places < end)).all(1)
+                if not bool(inside.any()):
+                    continue
+                i, j = (places[inside] - start).unbind(1)
+                for key, value in flat(self.pairs(a.rows(rows), b.cols(cols), self.get)).items():
+                    put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
+
+    def _wide(self, data: Inputs, numbers: Tensor) -> Any:
+        some = data.slice(numbers).to(torch.float64)
+        with scratch():
+            return self.quantities(some, slice(0, some.samples))
 
 
-def blocks(rows: int, cols: int, tile: int, symmetric: bool) -> Iterator[Block]:
-    """Blocks in row order; in the symmetric call those on and above the diagonal."""
-    for i in range(0, rows, tile):
-        for j in range(i if symmetric else 0, cols, tile):
-            yield slice(i, min(i + tile, rows)), slice(j, min(j + tile, cols))
+class Again(Blocks):
+    """Blocks with gradients whose graphs are not kept: each is computed again in the backward pass."""
+
+    def run(self, put: Put, shown: Progress) -> None:
+        left, right = _split(self.one, self.plan.tile), _split(self.two, self.plan.tile)
+        for rows, cols in self.plan.blocks(*self.shape, self.symmetric):
+            a, b = left[rows.start // self.plan.tile], right[cols.start // self.plan.tile]
+            names, found = self._checkpointed(a, a if self._own(rows, cols) else b, rows, cols)
+            for key, value in zip(names, found, strict=True):
+                if not key.startswith(SINGLE):
+                    put(key, value, (rows, cols))
+                elif cols.start == (rows.start if self.symmetric else 0):
+                    self._single.setdefault(key.removeprefix(SINGLE), []).append(value)
+            shown.done(_pairs(rows, cols, self.symmetric))
+
+    def _checkpointed(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> tuple[list[str], tuple[Tensor, ...]]:
+        names: list[str] = []
+        context = contextvars.copy_context()  # what the call has set, such as how to sample, holds in the backward pass
+
+        def body(*tensors: Tensor) -> tuple[Tensor, ...]:
+            first = one.having(dict(zip(one.arrays, tensors, strict=False)))
+            second = first if one is two else two.having(dict(zip(two.arrays, tensors[len(one.arrays) :], strict=True)))
+            found = context.copy().run(self._alone, first, second, rows, cols)
+            names[:] = list(found)
+            return tuple(found.values())
+
+        tensors = [*one.arrays.values(), *(() if one is two else two.arrays.values())]
+        return names, checkpoint(body, *tensors, use_reentrant=False, preserve_rng_state=False)
+
+    def _alone(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> dict[str, Tensor]:
+        with scratch():
+            a = self._computed(one)
+            b = a if one is two else self._computed(two)
+            out = self._block(a.rows(ALL), b.cols(ALL), rows, cols)
+        if one is two:
+            out = {key: symmetrised(value) for key, value in out.items()}
+        singles = {key: a.results.get(key) for key in self.get}
+        return out | {SINGLE + key: value for key, value in singles.items() if value is not None}
 
 
-def _assemble(run: Blocks, tile: int) -> dict[str, Any]:
-    n, m = run.shape
-    run.chunk = max(1, tile * tile // 8)
-    if n <= tile and m <= tile:
-        out = run(slice(0, n), slice(0, m))
-        run.repair(out)
-        return _nested(out)
-    out = {}
-    parts: dict[str, list[tuple[Block, Tensor]]] = {}
-    for rows, cols in blocks(n, m, tile, run.symmetric):
-        for key, value in run(rows, cols).items():
-            if run.differentiable:
-                parts.setdefault(key, []).append(((rows, cols), value))
-            else:
-                _place(out, key, value, (rows, cols), (n, m), run.symmetric)
-    for key, found in parts.items():
-        out[key] = _joined(found, (n, m), run.symmetric)
-    run.repair(out)
-    return _nested(out)
+SINGLE = "single\n"  # no name begins like this
+ALL = slice(None)
 
 
-def _place(out: dict[str, Any], key: str, value: Tensor, block: Block, shape: tuple[int, int], symmetric: bool) -> None:
-    rows, cols = block
-    if key not in out:
-        out[key] = value.new_empty((*shape, *value.shape[2:]))
-    out[key][rows, cols] = value
-    if symmetric and rows != cols:
-        out[key][cols, rows] = mirrored(value)
+def _split(data: Inputs, size: int) -> list[Inputs]:
+    """The inputs in groups of a size; their gradients are put together once."""
+    parts = {name: x.split(size) for name, x in data.arrays.items()}
+    count = -(-data.samples // size)
+    return [data.having({name: x[k] for name, x in parts.items()}) for k in range(count)]
 
 
-def mirrored(value: Tensor) -> Tensor:
-    """[m, n, *axes, *axes′] from [n, m, *axes, *axes′]: the two copies change places."""
-    half = (value.dim() - 2) // 2
-    axes = list(range(2, value.dim()))
-    return value.permute(1, 0, *axes[half:], *axes[:half])
+def _pairs(rows: slice, cols: slice, symmetric: bool) -> int:
+    """Pairs in a block, each once."""
+    n, m = rows.stop - rows.start, cols.stop - cols.start
+    return n * (n + 1) // 2 if symmetric and rows == cols else n * m
 
 
-def _joined(found: list[tuple[Block, Tensor]], shape: tuple[int, int], symmetric: bool) -> Tensor:
-    """Blocks put together without writing in place, for gradients."""
-    grid: dict[tuple[int, int], Tensor] = {}
-    for (rows, cols), value in found:
-        grid[rows.start, cols.start] = value
-        if symmetric and rows != cols:
-            grid[cols.start, rows.start] = mirrored(value)
-    starts = sorted({i for i, _ in grid})
-    across = sorted({j for _, j in grid})
-    return torch.cat([torch.cat([grid[i, j] for j in across], 1) for i in starts], 0)
+def _moved(s: slice, by: int) -> slice:
+    return slice(s.start + by, s.stop + by)
 
 
-def _nested(out: dict[str, Any]) -> dict[str, Any]:
-    terms = {k.removeprefix("terms."): v for k, v in out.items() if k.startswith("terms.")}
-    rest = {k: v for k, v in out.items() if not k.startswith("terms.")}
-    return rest | ({"terms": terms} if terms else {})
+# ---------------------------------------------------------------- putting blocks together
 
 
-def _result(a: Any, out: dict[str, Any], get: frozenset[str]) -> KernelResult:
+def _assemble(run: Blocks, shown: Progress) -> dict[str, Any]:
+    whole = Joined(run.shape, run.symmetric) if run.differentiable else Placed(run.shape, run.symmetric)
+    run.run(whole.put, shown)
+    return nested(whole.all())
+
+
+def _result(singles: dict[str, Tensor], out: dict[str, Any]) -> KernelResult:
     result = KernelResult()
     for key, value in out.items():
         if key in ("nngp", "ntk", "terms"):
             setattr(result, key, value)
         else:
             result.vectors[key] = value
-    for key in get:
-        single = getattr(a, f"result_{key}", None)
-        if single is not None:
-            result.vectors[key] = single
+    result.vectors |= singles
     return result
-
-
-# ---------------------------------------------------------------- sizes of blocks
-
-
-def default_tile(elements: int, itemsize: int, steps: int = 1) -> int:
-    """Inputs per side of a block so that one tensor of the block fits in cache, or, in a recurrence, one of its steps.
-
-    All `steps` of a recurrence are kept, in at most HELD bytes a tensor.
-    """
-    one = itemsize * max(1, elements)
-    return max(1, math.isqrt(CACHE // one), math.isqrt(min(CACHE * steps, HELD) // one) if steps > 1 else 1)
-
-
-def evened(tile: int, count: int) -> int:
-    """The smallest blocks that are as few as those of `tile` inputs: all of nearly one size."""
-    return -(-count // max(1, -(-count // tile)))
-
-
-def parse_memory(memory: str | int | float) -> int:
-    """Bytes from 2e9, "2GB", "500 MB", "1.5GiB"."""
-    if isinstance(memory, int | float):
-        return int(memory)
-    units = {
-        "kb": 1e3,
-        "mb": 1e6,
-        "gb": 1e9,
-        "tb": 1e12,
-        "kib": 2**10,
-        "mib": 2**20,
-        "gib": 2**30,
-        "tib": 2**40,
-        "b": 1,
-    }
-    text = memory.strip().lower().replace(" ", "")
-    for unit in sorted(units, key=len, reverse=True):
-        if text.endswith(unit):
-            try:
-                return int(float(text.removesuffix(unit)) * units[unit])
-            except ValueError:
-                break
-    raise InputError(f"memory is a number of bytes or a text like '2GB', got {memory!r}", code="NT606")
-
-
-def tile_for(budget: int, fixed: int, per_pair: int) -> int:
-    """The largest block that a budget of bytes allows, beside what is needed in any case."""
-    left = budget - fixed
-    if left < per_pair:
-        raise InputError(
-            f"one pair needs {per_pair:,} bytes beside {fixed:,} for inputs and results; the budget is {budget:,}",
-            code="NT606", hint=f"give at least memory={fixed + per_pair}",
-        )  # fmt: skip
-    return math.isqrt(left // per_pair)

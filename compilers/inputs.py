@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from netsor.compilers.arrays import as_tensor, check_layout, layout_hint, rank_hint
 from netsor.errors import InputError
 
 Signature = Mapping[str, tuple[str, tuple[tuple[str, int | None], ...]]]
@@ -16,7 +17,7 @@ Part = slice | Tensor  # of the samples: a range, or their numbers
 
 
 class Inputs:
-    """One batch: an attribute per input, `size` per data axis, and what tensors made beside it need."""
+    """One batch: an array per input (`data[name]`), `size` per data axis, and what tensors made beside it need."""
 
     def __init__(self, signature: Signature, arrays: Mapping[str, Tensor]) -> None:
         self.signature = signature
@@ -28,11 +29,8 @@ class Inputs:
         self.dtype, self.device, self.samples = first.dtype, first.device, first.shape[0]
         self._constants: dict[Any, Tensor] = {}
 
-    def __getattr__(self, name: str) -> Tensor:
-        arrays = self.__dict__.get("arrays", {})
-        if name not in arrays:
-            raise AttributeError(name)
-        return cast(Tensor, arrays[name])
+    def __getitem__(self, name: str) -> Tensor:
+        return self.arrays[name]
 
     def constant(self, array: Any) -> Tensor:
         """A nested tuple of numbers as a tensor of the batch's dtype."""
@@ -53,10 +51,19 @@ class Inputs:
                     f"{name} has {mine} features in the first batch and {theirs} in the second", code="NT602"
                 )
 
+    def features(self) -> dict[str, int]:
+        """The sizes of the axes, and as "feature" the largest dimension of the data."""
+        dims = [self.arrays[name].shape[-1] for name, (kind, _) in self.signature.items() if kind == "data"]
+        return {"feature": max(dims, default=1)} | self.size
+
     def slice(self, part: Part) -> Inputs:
         """Some of the samples."""
+        return self.having({k: v[part] for k, v in self.arrays.items()})
+
+    def having(self, arrays: Mapping[str, Tensor]) -> Inputs:
+        """The same with other samples, `[sample, …]` like these."""
         twin = copy.copy(self)
-        twin.arrays = {k: v[part] for k, v in self.arrays.items()}
+        twin.arrays = dict(arrays)
         twin.samples = next(iter(twin.arrays.values())).shape[0]
         return twin
 
@@ -82,21 +89,26 @@ class Inputs:
         want = ["sample", *(a for a, _ in axes), *(["feature"] if kind == "data" else [])]
         if value.dim() != len(want):
             raise InputError(
-                f"{name} has {value.dim()} dimensions, the program wants {len(want)}: [{', '.join(want)}]",
-                code="NT601", hint=f"got shape {tuple(value.shape)}",
+                f"{name} has {value.dim()} dimensions, the program wants {len(want)}: [{', '.join(want)}], got"
+                f" shape {tuple(value.shape)}",
+                code="NT601", hint=rank_hint([a for a, _ in axes], value.shape) if kind == "data" else None,
             )  # fmt: skip
         for (axis, fixed), size in zip(axes, value.shape[1:], strict=False):
             known = self.size.setdefault(axis, fixed if fixed is not None else size)
             if size != known or (fixed is not None and size != fixed):
-                raise InputError(f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602")
+                raise InputError(
+                    f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602",
+                    hint=layout_hint(name, [a for a, _ in axes], value.shape) if kind == "data" else None,
+                )  # fmt: skip
         if bool(torch.isfinite(value.sum())):  # NaN and infinity stay in a sum
             return
-        bad = (
-            ~torch.isfinite(value).flatten(1).all(1) if value.numel() else torch.zeros(value.shape[0], dtype=torch.bool)
-        )
-        if bool(bad.any()):
-            which = int(bad.nonzero()[0])
-            raise InputError(f"{name} is not finite in sample {which}", code="NT603", hint="remove NaN and infinity")
+        bad = (~torch.isfinite(value)).nonzero()
+        if len(bad):
+            place = tuple(bad[0].tolist())
+            raise InputError(
+                f"{name} is not finite in sample {place[0]}: {name}{list(place)} is {float(value[place])}",
+                code="NT603", hint="remove NaN and infinity",
+            )  # fmt: skip
 
 
 def as_inputs(signature: Signature, x: Any, dtype: torch.dtype | None, device: Any) -> Inputs:
@@ -116,20 +128,11 @@ def as_inputs(signature: Signature, x: Any, dtype: torch.dtype | None, device: A
     if len(set(counts.values())) > 1:
         raise InputError(f"inputs have different numbers of samples: {counts}", code="NT602")
     common = dtype or _promoted(tensors.values())
-    return Inputs(signature, {k: v.to(common).to(device or v.device) for k, v in tensors.items()})
-
-
-def as_tensor(name: str, value: Any) -> Tensor:
-    """A tensor; integers and lists become float64."""
-    if not isinstance(value, Tensor):
-        try:
-            import numpy as np
-
-            array = np.asarray(value)
-            value = torch.as_tensor(array if array.dtype.kind == "f" else array.astype(float))
-        except (TypeError, ValueError) as problem:
-            raise InputError(f"{name} is not an array of numbers: {problem}", code="NT601") from None
-    return value if value.is_floating_point() else value.to(torch.float64)
+    found = Inputs(signature, {k: v.to(common).to(device or v.device) for k, v in tensors.items()})
+    for name, (kind, axes) in signature.items():
+        if kind == "data":
+            check_layout(name, [axis for axis, _ in axes], tensors[name].shape)
+    return found
 
 
 def _promoted(tensors: Any) -> torch.dtype:

@@ -1,6 +1,7 @@
 """E F(u₀, …, u_{k−1}) of several jointly Gaussian variables.
 
-The covariance is factored, u = m + L ξ, and directions without variance are dropped. What remains is taken by
+The covariance is factored, u = m + L ξ, and directions without variance are dropped (what they had counts as an
+error). What remains is taken by
  * polar coordinates with panels between the rays on which a variable changes sign (at most 2 directions, zero means),
  * a product trapezoid rule (at most 3 directions, no kinks), which converges geometrically for analytic F,
  * randomised quasi-Monte Carlo otherwise, with a standard error.
@@ -19,12 +20,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation.report import report
+from netsor.compilers.expectation.report import record, report
 
 Function = Callable[..., Tensor]
 CHUNK = 4_000_000  # values of F at once
 SCRAMBLES, FIRST, MOST = 16, 2**13, 2**17  # and points in each of them
 SE = 1e-3  # relative standard error that sampling goes for when it is told nothing
+DEPENDENT = 1e-13  # share of a variance below which a variable depends on others
+ROUNDING = 8 * 2.0**-52  # the part of that which is rounding of the covariances
 TOLERANCE = 1e-7  # of a quadrature's own bound; beyond it sampling, which states its standard error, takes over
 
 
@@ -67,11 +70,15 @@ def joint(
         return torch.as_tensor(x).to(torch.float64).expand(shape).reshape(-1)
 
     triangle = [flat(c) for c in cov]
-    factor = _factor(triangle, k)
+    factor, lost = _factor(triangle, k)
     used = [j for j in range(k) if bool((factor[:, :, j] != 0).any())]
     factor = factor[:, :, used]
     centre = None if all(m is None for m in means) else torch.stack([_mean(m, triangle[0], flat) for m in means], -1)
-    out = _integrate(f, factor, centre, None if kinked is None else tuple(kinked), [flat(c) for c in params])
+    bound = 0.0 if lost <= ROUNDING else lost if kinked == () else math.sqrt(lost)
+    with record() as log:
+        out = _integrate(f, factor, centre, None if kinked is None else tuple(kinked), [flat(c) for c in params])
+    for method, error in log:
+        report(method, error + bound)
     return out.reshape(shape).to(dtype)
 
 
@@ -79,24 +86,31 @@ def _mean(m: Any, like: Tensor, flat: Callable[[Any], Tensor]) -> Tensor:
     return torch.zeros_like(like) if m is None else flat(m)
 
 
-def _factor(triangle: list[Tensor], k: int) -> Tensor:
-    """L with L Lᵀ the covariance, `[N, k, k]`; a column is zero where its direction has no variance."""
-    entry, at = {}, 0
-    for i in range(k):
-        for j in range(i, k):
-            entry[i, j] = entry[j, i] = triangle[at]
-            at += 1
-    zero = torch.zeros_like(triangle[0])
-    rows: list[list[Tensor]] = [[zero] * k for _ in range(k)]
-    for j in range(k):
-        left = entry[j, j] - sum((rows[j][c] ** 2 for c in range(j)), zero)
-        alive = left > 1e-12 * entry[j, j]
-        root = torch.sqrt(torch.where(alive, left, torch.ones_like(left)))
-        rows[j][j] = torch.where(alive, root, zero)
-        for i in range(j + 1, k):
-            rest = entry[i, j] - sum((rows[i][c] * rows[j][c] for c in range(j)), zero)
-            rows[i][j] = torch.where(alive, rest / root, zero)
-    return torch.stack([torch.stack(r, -1) for r in rows], -2)
+def _factor(triangle: list[Tensor], k: int) -> tuple[Tensor, float]:
+    """L `[N, k, directions]` with L Lᵀ the covariance, and the largest share of a variance that it leaves out.
+
+    Cholesky's, the variable of which most is left first: what is left out of covariances is as small as of variances.
+    A column is zero where nothing is left.
+    """
+    size = torch.stack([triangle[i * k - i * (i - 1) // 2] for i in range(k)], -1).clamp(min=0).sqrt()
+    scale = torch.where(size > 0, size, 1.0)
+    upper = torch.stack(triangle, -1).new_zeros(len(triangle[0]), k, k)
+    rows, cols = torch.triu_indices(k, k)
+    rest = upper.index_put((torch.arange(len(upper))[:, None], rows, cols), torch.stack(triangle, -1))
+    rest = torch.triu(rest) + torch.triu(rest, 1).mT
+    rest = rest / (scale[:, :, None] * scale[:, None, :])
+    columns = []
+    for _ in range(k):
+        left = rest.diagonal(dim1=1, dim2=2)
+        pivot = left.detach().argmax(-1)[:, None]
+        most = left.gather(1, pivot)
+        alive = most > DEPENDENT
+        column = rest.gather(2, pivot[:, :, None].expand(-1, k, 1))[..., 0]
+        column = torch.where(alive, column / torch.where(alive, most, 1.0).sqrt(), 0.0)
+        columns.append(column)
+        rest = rest - column[:, :, None] * column[:, None, :]
+    lost = float(rest.detach().diagonal(dim1=1, dim2=2).amax()) if len(rest) else 0.0
+    return torch.stack(columns, -1) * size[:, :, None], lost
 
 
 def _integrate(
@@ -124,7 +138,7 @@ def _apply(f: Function, factor: Tensor, centre: Tensor | None, nodes: Tensor, pa
     u = nodes @ factor.mT
     if centre is not None:
         u = u + centre[:, None, :]
-    values: Tensor = torch.as_tensor(f(*u.unbind(-1), *(c[:, None] for c in params)))
+    values = torch.as_tensor(f(*u.unbind(-1), *(c[:, None] for c in params)), dtype=u.dtype, device=u.device)
     return values.expand(u.shape[:-1])
 
 

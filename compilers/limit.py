@@ -15,11 +15,17 @@ from typing import Any
 import numpy as np
 
 from netsor import ir
+from netsor.backprop import with_backward
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.limit_answers import Answer, LineAnswers, Question, SampledAnswers
 from netsor.compilers.limit_functions import Functions
+from netsor.compilers.limit_outputs import no_nngp, no_ntk
 from netsor.compilers.limit_polynomial import Gaussians, NotPolynomial
+from netsor.declared import as_program
+from netsor.display import Table, Tabled
 from netsor.errors import InputError, UnsupportedError
+from netsor.lookup import known, lookup
+from netsor.markup import one_line
 
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
 
@@ -41,14 +47,17 @@ def limit(
     unknown = [m for m in methods if m not in METHODS]
     if unknown or not methods:
         raise InputError(f"methods are {', '.join(METHODS)}, got {', '.join(unknown) or 'none'}", code="NT605")
-    program = _with_backward(p)
+    program = with_backward(as_program("ns.limit", p))
     groups = bind(program, x)
     chosen = tuple(m for m in METHODS if m in methods)
     return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)
 
 
-class LimitResult:
-    """Answers about the limit, `[sample, *axes]` for one vector and `[sample, sample′, *axes, *axes′]` for pairs."""
+class LimitResult(Tabled):
+    """Answers about the limit, `[sample, *axes]` for one vector and `[sample, sample′, *axes, *axes′]` for pairs.
+
+    All are numpy arrays: of sympy rationals (dtype object) where exact, of float64 otherwise.
+    """
 
     def __init__(
         self, p: Any, groups: Sequence[Group], coupled: bool, options: dict[str, Any],
@@ -65,7 +74,18 @@ class LimitResult:
         self._vars: dict[str, ir.Var] = {line.out.name: line.out for line in p.lines}
 
     def __repr__(self) -> str:
-        return f"<{'Limit' if self.coupled else 'Limit under gradient independence'} of {self.program.name}>"
+        sizes = f"{len(self.program.lines)} lines, {len(self._known)} answers"
+        return f"<{self._kind} of {one_line(self.program.name)}: {sizes}>"
+
+    @property
+    def _kind(self) -> str:
+        return "Limit" if self.coupled else "Limit under gradient independence"
+
+    def table(self) -> Table:
+        """The answers so far, averaged over samples and axes; `print` asks for all of them."""
+        known = [(name, q) for name, q in self._table if q in self._known]
+        rows = tuple((name, _text(self._known[q]), self._used.get(q, "")) for name, q in known)
+        return Table(f"{self._kind} of {self.program.name}", ("quantity", "limit", "method"), rows)
 
     def _answers(self, method: str) -> LineAnswers | SampledAnswers | None:
         """None when the program has lines that the method does not know."""
@@ -97,37 +117,48 @@ class LimitResult:
 
     def mean(self, u: Any) -> Any:
         """E Z^u"""
-        return self._ask(("moment", self._var(u), 1))[0]
+        return self._value(("moment", self._var(u), 1))
 
     def second_moment(self, u: Any, v: Any = None) -> Any:
         """E Z^u Z̄^v over all pairs of samples, v = u by default."""
-        return self._ask(self._pair(u, v))[0]
+        return self._value(self._pair(u, v))
 
     def moment(self, u: Any, power: int) -> Any:
         """E (Z^u)^power"""
-        return self._ask(("moment", self._var(u), power))[0]
+        return self._value(("moment", self._var(u), power))
 
     def scalar(self, c: Any) -> Any:
         """The limit of a C-var, by its name or by the name under which the program returns it."""
-        question = ("scalar", self._var(c, "C"))
-        steps = {r.name: ("scalar", r.value) for r in self.program.returned if OF_STEP.fullmatch(r.name)}
-        if str(c) not in steps:
-            return self._ask(question)[0]
-        self._ask_all(list(steps.values()))  # all steps of training from the same draws
+        question: Question = ("scalar", self._var(c, "C"))
+        steps: dict[str, Question] = {
+            r.name: ("scalar", r.value) for r in self.program.returned if OF_STEP.fullmatch(r.name)
+        }
+        if str(c) in steps:
+            self._ask_all(list(steps.values()))  # all steps of training from the same draws
+            self._converged(question, steps)
+        return self._value(question)
+
+    def _converged(self, question: Question, steps: dict[str, Question]) -> None:
+        """InputError with the first step whose outputs or losses are not finite, when the question's are not."""
         if not _finite(self._known[question][0]):
             first = next(name for name, q in steps.items() if not _finite(self._known[q][0]))
             raise InputError(f"training diverged: {first} is not finite", code="NT633", hint="a smaller learning rate")
-        return self._known[question][0]
 
     @property
     def nngp(self) -> Any:
-        """lim Cov f; None without an output, or when a readout is not an input vector of mean zero."""
-        return self._ask(("nngp",))[0] if self._has_nngp() else None
+        """lim Cov f; None where it is not known to exist, `reasons["nngp"]` says why."""
+        return None if "nngp" in self.reasons else self._value(("nngp",))
 
     @property
     def ntk(self) -> Any:
-        """The NTK, forward uses of Wᵀ included; None when nothing is trained or there is no output."""
-        return self._ask(("ntk",))[0] if self._has_ntk() else None
+        """The NTK, forward uses of Wᵀ included; None where there is none, `reasons["ntk"]` says why."""
+        return None if "ntk" in self.reasons else self._value(("ntk",))
+
+    @cached_property
+    def reasons(self) -> dict[str, str]:
+        """Why `nngp` or `ntk` is None: those of the two that are."""
+        found = {"nngp": no_nngp(self.program), "ntk": no_ntk(self.program)}
+        return {name: reason for name, reason in found.items() if reason is not None}
 
     def error(self, question: str, *names: Any) -> Any:
         """The error of an answer: `error("mean", "dx1")`, `error("ntk")`.
@@ -144,11 +175,16 @@ class LimitResult:
             case "scalar", (c,):
                 asked = ("scalar", self._var(c, "C"))
             case (("nngp" | "ntk"), ()):
+                if question in self.reasons:
+                    raise InputError(f"there is no {question}: {self.reasons[question]}", code="NT605")
                 asked = (question,)
             case _:
                 raise InputError(f"there is no question {question}{names}", code="NT605")
         value, error = self._ask(asked)
-        return np.zeros(np.shape(value)) if error is None else error
+        return np.zeros(np.shape(value)) if error is None else _array(error)
+
+    def _value(self, question: Question) -> Any:
+        return _array(self._ask(question)[0])
 
     def _ask(self, question: Question) -> Answer:
         if question not in self._known:
@@ -179,27 +215,13 @@ class LimitResult:
         return ("second_moment", one, two)
 
     def _var(self, name: Any, kinds: str = "GH") -> ir.Var:
-        var = self._named(str(getattr(name, "name", name)))
+        var = lookup(self.program, str(getattr(name, "name", name)))
         if var is None or var.kind not in kinds:
             what = "scalar" if kinds == "C" else "vector"
-            raise InputError(f"the program has no {what} called {name}", code="NT605")
+            raise InputError(
+                f"the program has no {what} called {name} (it has {known(self.program)})", code="NT605"
+            )  # fmt: skip
         return var
-
-    def _named(self, name: str) -> ir.Var | None:
-        """A variable, a returned scalar, or `d<name>` for the gradient of one where that line has another name."""
-        returned = {r.name: r.value for r in self.program.returned}
-        if name in self._vars or name in returned:
-            return self._vars.get(name) or returned[name]
-        gradients: dict[str, ir.Var] = {f"d{g.of.name}": g.is_ for g in self.program.gradients}
-        return gradients.get(name)
-
-    def _has_nngp(self) -> bool:
-        lines = {line.out: line for line in self.program.lines}
-        readouts = [lines[o.readout] for o in self.program.outputs]
-        return bool(readouts) and all(isinstance(v, ir.InputVector) and v.mean == 0 for v in readouts)
-
-    def _has_ntk(self) -> bool:
-        return bool(self.program.outputs) and any(getattr(line, "trainable", False) for line in self.program.lines)
 
     # ------------------------------------------------------------ the table
 
@@ -211,8 +233,8 @@ class LimitResult:
                 rows += [(f"E {var.name}", ("moment", var, 1)), (f"E {var.name}²", ("moment", var, 2))]
             elif var.kind == "C" and any(isinstance(x, ir.Moment) and x.out is var for x in self.program.lines):
                 rows.append((var.name, ("scalar", var)))
-        rows += [("NNGP", ("nngp",))] if self._has_nngp() else []
-        return rows + ([("NTK", ("ntk",))] if self._has_ntk() else [])
+        kernels: list[tuple[str, Question]] = [("NNGP", ("nngp",)), ("NTK", ("ntk",))]
+        return rows + [(title, q) for title, q in kernels if q[0] not in self.reasons]
 
     @property
     def differs(self) -> dict[str, bool]:
@@ -233,6 +255,10 @@ class LimitResult:
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
         verdict = "gives other limits" if any(differs.values()) else "gives the same limits"
         return "\n".join([head, *lines, f"gradient independence {verdict}"])
+
+
+def _array(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray) else value.detach().cpu().numpy()
 
 
 def _answered(answers: LineAnswers, questions: Sequence[Question]) -> dict[Question, Answer]:
@@ -269,14 +295,6 @@ def _text(answer: Answer) -> str:
         return f"{float(value.mean()):.6g} ± {float(error.amax()):.1g}"
     mean = sum(value.flatten()) / value.size
     return str(mean) if mean.q < 10**6 else f"{float(mean):.10g}"
-
-
-def _with_backward(p: Any) -> Any:
-    if p.gradients or not p.outputs:
-        return p
-    from netsor.backprop import backprop
-
-    return backprop(p)
 
 
 __all__ = ["LimitResult", "limit"]

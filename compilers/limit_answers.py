@@ -15,7 +15,7 @@ from torch import Tensor
 from netsor import ir
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
-from netsor.compilers.finite.tangent import reached, trained_uses, trained_vectors
+from netsor.compilers.finite.tangent import trained_vectors
 from netsor.compilers.limit_exact import Algebra, Exact, Sample, dot
 from netsor.compilers.limit_functions import Functions
 from netsor.compilers.limit_outputs import Outputs, Place, Read, elements, unrolled
@@ -24,6 +24,7 @@ from netsor.compilers.sampler.estimate import estimate
 from netsor.compilers.sampler.kernels import ntk_terms
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import InputError
+from netsor.facts import covariance, fan_in, ratio, reached, trained_uses
 from netsor.unroll import Unrolled
 
 Question = tuple[Any, ...]  # ("moment", u, power), ("second_moment", u, v), ("scalar", c), ("nngp",), ("ntk",)
@@ -143,9 +144,7 @@ class LineAnswers:
         for one in self.outputs.read(i):
             for two in self.outputs.read(j):
                 v, w = lines[one.readout], lines[two.readout]
-                stated = (
-                    number(v.var) if v is w else sum((number(c) for u, c in (*v.cov, *w.cov) if u in (v.out, w.out)))
-                )
+                stated = number(covariance(v, w))
                 if stated:
                     scale = self._weight(one, two) * number(v.multiplier) * number(w.multiplier) * stated
                     total += scale * self._met(s, one, t, two)
@@ -156,7 +155,7 @@ class LineAnswers:
         p, forward = self.program, reached(self.program)
         number = self.exact.gaussians.number
         total = number(0)
-        for line, uses in trained_uses(p).items():
+        for line, uses in trained_uses(p.lines).items():
             used = [u for u in uses if u.line.out in forward]
             pairs = [self._sides(u, s, i) for u in used], [self._sides(u, t, j) for u in used]
             scale = number(line.multiplier) ** 2 * _ratio(line.out.rows) / _ratio(self.outputs.rows)
@@ -179,8 +178,7 @@ class LineAnswers:
         if a is None or b is None:
             return number(0)
         if isinstance(a, tuple):
-            fan_in = len(a) if line.fan_in == "cols" else 1 if line.fan_in is None else line.fan_in
-            return dot(a, b) / number(fan_in)
+            return dot(a, b) / number(fan_in(line, len(a)))
         return self.exact.gaussians.product(a, b)
 
     def _vector(self, vector: ir.InputVector, one: tuple[Sample, Place], two: tuple[Sample, Place]) -> Any:
@@ -219,7 +217,7 @@ def rational(value: Fraction) -> sp.Rational:
 
 
 def _ratio(width: ir.Dimension | None) -> Fraction:
-    return number(width.ratio) if isinstance(width, ir.Width) else Fraction(1)
+    return number(ratio(width))
 
 
 class SampledAnswers:

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import sympy as sp
 
-from netsor import ir
-from netsor.compilers.finite.arrays import correlated_blocks
+from netsor import facts, ir
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.limit_polynomial import NotPolynomial, polynomial_coefficients
 
@@ -64,17 +63,17 @@ class Sample:
 class Exact:
     """The lines of a program on all samples, one after the other; `coupled` False drops Ż."""
 
-    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
+    def __init__(self, p: ir.ProgramLike, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
         if any(line.out.dims for line in p.lines):
             raise NotPolynomial("families are sampled")
         self.program = p
         self.coupled = coupled
         self.gaussians = algebra
-        self.matrices: dict[ir.Var, tuple[ir.Var, bool]] = {}
+        self.matrices = facts.matrices(p.lines)
         self.directions: dict[tuple[ir.Var, bool], Direction] = {}
-        self.embedded: dict[ir.Var, tuple[Real, list[tuple[Data, Element]]]] = {}
+        self.embedded: dict[ir.Var, list[tuple[Data, Element]]] = {}
         self.inputs: dict[ir.Var, Element] = {}
-        for block in correlated_blocks(p):
+        for block in facts.covariance_blocks(p.lines):
             self._input_vectors(block)
         self.samples: list[Sample] = [Sample() for _ in range(sum(len(g.samples) for g in groups) or 1)]
         for group in groups:
@@ -92,7 +91,7 @@ class Exact:
             row: list[Real] = []
             for owner, _, variance in basis:
                 known = sum((a * b * d for a, b, (_, _, d) in zip(row, factors[owner], basis, strict=False)), number(0))
-                row.append((number(covariance(line, block[owner])) - known) / variance)
+                row.append((number(facts.covariance(line, block[owner])) - known) / variance)
             whole = number(line.var)
             rest = whole - sum((a * a * d for a, (_, _, d) in zip(row, basis, strict=True)), number(0))
             if rest < 0 and not self.gaussians.negligible(-rest, whole):
@@ -115,8 +114,7 @@ class Exact:
                 case ir.InputMatrix():
                     self._matrix(line)
                 case ir.Trsp():
-                    root, flipped = self.matrices[line.of]
-                    self.matrices[line.out] = root, not flipped
+                    pass  # `self.matrices` says what it is
                 case ir.InputVector():
                     s.vectors[line.out] = self.inputs[line.out]
                 case ir.Data():
@@ -127,27 +125,30 @@ class Exact:
                     s.vectors[line.out] = self._matmul(line, s)
                 case ir.Nonlin() | ir.Moment():
                     self._coordinatewise(line, s)
-                case _:
+                case (
+                    ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce()
+                    | ir.Softmax()
+                ):  # fmt: skip
                     raise NotPolynomial(f"{line.out} is sampled")
+                case _:
+                    assert_never(line)
 
     def _matrix(self, line: ir.InputMatrix) -> None:
-        if line.out in self.matrices:
+        if line.out in self.embedded:
             return
-        self.matrices[line.out] = line.out, False
         number = self.gaussians.number
         variance = number(line.multiplier) ** 2 * number(line.var)
         rows, cols = line.out.rows, line.out.cols
         self.directions[line.out, False] = Direction(variance)
         if isinstance(rows, ir.Width) and isinstance(cols, ir.Width):
             self.directions[line.out, True] = Direction(variance * number(rows.ratio) / number(cols.ratio))
-        fan_in = {"cols": number(0), None: number(1)}.get(line.fan_in)  # type: ignore[arg-type]
-        self.embedded[line.out] = number(line.fan_in) if fan_in is None else fan_in, []
+        self.embedded[line.out] = []
 
     def _matmul(self, line: ir.MatMul, s: Sample) -> Element:
-        root, flipped = self.matrices[line.matrix]
+        source, flipped = self.matrices[line.matrix]
         if line.vector in s.data:
-            return self._embedding(root, s.data[line.vector])
-        one, other = self.directions[root, flipped], self.directions.get((root, not flipped))
+            return self._embedding(source, s.data[line.vector])
+        one, other = self.directions[source.out, flipped], self.directions.get((source.out, not flipped))
         z, mean = s.vectors[line.vector], self.gaussians.product
         rest, image = z, self.gaussians.zero
         for e, g, _ in one.basis * self.gaussians.passes:
@@ -163,15 +164,15 @@ class Exact:
                 image = image + e.scaled(one.variance * mean(z, g) / variance)
         return image
 
-    def _embedding(self, root: ir.Var, x: Data) -> Element:
-        fan_in, basis = self.embedded[root]
-        weight = 1 / (fan_in or self.gaussians.number(len(x)))
+    def _embedding(self, source: ir.InputMatrix, x: Data) -> Element:
+        basis = self.embedded[source.out]
+        weight = 1 / self.gaussians.number(facts.fan_in(source, len(x)))
         rest, image = x, self.gaussians.zero
         for e, g in basis * self.gaussians.passes:
             c = dot(rest, e) / dot(e, e)
             rest = tuple(a - c * b for a, b in zip(rest, e, strict=True))
             image = image + g.scaled(c)
-        size = self.directions[root, False].variance * weight * dot(rest, rest)
+        size = self.directions[source.out, False].variance * weight * dot(rest, rest)
         if size and dot(rest, rest) > self.gaussians.tiny * dot(x, x):
             fresh = self.gaussians.fresh(size)
             basis.append((rest, fresh))
@@ -195,12 +196,6 @@ class Exact:
             s.scalars[line.out] = self.gaussians.mean(total)
         else:
             s.vectors[line.out] = total
-
-
-def covariance(a: ir.InputVector, b: ir.InputVector) -> ir.Number:
-    """The covariance that the lines state."""
-    stated = [c for v, c in a.cov if v is b.out] + [c for v, c in b.cov if v is a.out]
-    return stated[0] if stated else 0
 
 
 def _value(terms: Sequence[tuple[tuple[int, ...], Fraction]], column: Sequence[Real]) -> Real:

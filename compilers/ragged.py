@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from netsor.compilers.gram import mirrored
-from netsor.compilers.inputs import as_tensor
-from netsor.compilers.results import KernelResult
+from netsor.compilers.arrays import as_tensor
+from netsor.compilers.assembled import mirrored
+from netsor.compilers.plan import Limits
+from netsor.compilers.progress import Progress
+from netsor.compilers.results import TERM, KernelResult, flat, nested
 from netsor.errors import InputError
 
-Call = Callable[[Any, Any], KernelResult]
+Call = Callable[[Any, Any, Limits], KernelResult]
 
 
 def is_ragged(x: Any) -> bool:
@@ -55,24 +58,33 @@ def _groups(x: Any) -> list[tuple[list[int], Any]]:
     return out
 
 
-def call(kernel: Call, x1: Any, x2: Any) -> KernelResult:
-    """The whole kernel, from one call per pair of groups."""
+def call(kernel: Call, x1: Any, x2: Any, name: str = "", limits: Limits | None = None) -> KernelResult:
+    """The whole kernel, from one call per pair of groups, within the limits of all."""
+    limits = limits or Limits()
     left = _groups(x1)
     right = left if x2 is None else _groups(x2)
     shape = sum(len(p) for p, _ in left), sum(len(p) for p, _ in right)
+    pairs = shape[0] * (shape[0] + 1) // 2 if x2 is None else shape[0] * shape[1]
     out: dict[str, Tensor] = {}
     methods: list[KernelResult] = []
-    for i, (rows, a) in enumerate(left):
-        for j, (cols, b) in enumerate(right):
-            if x2 is None and j < i:
-                continue
-            result = kernel(a, None if x2 is None and i == j else b)
-            methods.append(result)
-            for key, value in result.items():
-                _put(out, key, value, rows, cols, shape)
-                if x2 is None and i != j:
-                    _put(out, key, mirrored(value), cols, rows, shape)
+    with Progress(name, pairs, "pairs", limits.progress) as shown:
+        for i, (rows, a) in enumerate(left):
+            for j, (cols, b) in enumerate(right):
+                if x2 is None and j < i:
+                    continue
+                result = kernel(a, None if x2 is None and i == j else b, _left(limits, out, shown))
+                methods.append(result)
+                for key, value in _flat(result).items():
+                    _put(out, key, value, rows, cols, shape)
+                    if x2 is None and i != j:
+                        _put(out, key, mirrored(value), cols, rows, shape)
     return _collect(out, methods)
+
+
+def _left(limits: Limits, out: dict[str, Tensor], shown: Progress) -> Limits:
+    """What the whole kernels leave of a budget."""
+    held = sum(2 * v.numel() * v.element_size() for v in out.values())
+    return replace(limits, memory=None if limits.memory is None else limits.memory - held, shown=shown)
 
 
 def _put(
@@ -80,7 +92,8 @@ def _put(
 ) -> None:
     if value.dim() > 2:
         raise InputError(
-            f"{key} has output axes whose sizes differ between samples", code="NT602", hint="call once per size",
+            f"{key.replace(TERM, 'terms.')} has output axes whose sizes differ between samples", code="NT602",
+            hint="call once per size",
         )  # fmt: skip
     if key not in out:
         out[key] = value.new_zeros(shape)
@@ -88,12 +101,17 @@ def _put(
     out[key] = out[key].index_put(index, value)
 
 
+def _flat(result: KernelResult) -> dict[str, Tensor]:
+    found = {"nngp": result.nngp, "ntk": result.ntk, **result.vectors, "terms": result.terms}
+    return flat({k: v for k, v in found.items() if v is not None})
+
+
 def _collect(out: dict[str, Tensor], parts: list[KernelResult]) -> KernelResult:
-    terms = {k.removeprefix("terms."): v for k, v in out.items() if k.startswith("terms.")}
-    named = {k: v for k, v in out.items() if not k.startswith("terms.") and k not in ("nngp", "ntk")}
+    found = nested(out)
+    named = {k: v for k, v in found.items() if k not in ("nngp", "ntk", "terms")}
     errors = [p.error for p in parts if p.error is not None]
     methods = sorted({m for p in parts for m in p.method.split("+")})
     return KernelResult(
-        out.get("nngp"), out.get("ntk"), terms or None, named, "+".join(methods), max(errors) if errors else None,
-        any(p.assumed for p in parts),
+        found.get("nngp"), found.get("ntk"), found.get("terms"), named, "+".join(methods),
+        max(errors) if errors else None, any(p.assumed for p in parts),
     )  # fmt: skip

@@ -24,8 +24,9 @@ from netsor.compilers.depth import deep_recursion
 from netsor.compilers.reference_expectation import Expectation
 from netsor.compilers.reference_inputs import Sample, samples_of
 from netsor.compilers.reference_numpy import Array, evaluate
-from netsor.dsl import Program, inputs_of
+from netsor.dsl import Program
 from netsor.errors import UnsupportedError
+from netsor.facts import inputs_of
 from netsor.unroll import Unrolled
 
 Root = tuple[ir.InputMatrix, bool]  # a matrix, or its transpose
@@ -132,6 +133,8 @@ class Interpreter:
             table = {ir.arg(k): self.vector(v, i) for k, v in enumerate(line.args)}
             table |= {ir.param(k): sp.Float(self.scalar(c, i), 17) for k, c in enumerate(line.params)}
             return line.expr.xreplace(table)
+        if not isinstance(line, ir.InputVector | ir.MatMul):
+            raise AssertionError(f"{u} is no vector of an unrolled program")
         key = (u, -1 if isinstance(line, ir.InputVector) else self.same[i])
         if key not in self.symbols:
             self.symbols[key] = sp.Symbol(f"g{len(self.symbols):05d}", real=True)
@@ -185,6 +188,10 @@ class Interpreter:
             return float(matrix.multiplier) ** 2 * float(matrix.var) * ratio * z * self.fan(matrix, (a.vector, g[1]))
         return 0.0
 
+    def is_trained(self, v: ir.Var) -> bool:
+        line = self.lines[v]
+        return isinstance(line, ir.InputMatrix | ir.InputVector) and line.trainable
+
     def root(self, matrix: ir.Var) -> Root:
         flipped = False
         while isinstance(self.lines[matrix], ir.Trsp):
@@ -228,7 +235,7 @@ class Interpreter:
         if not any(r.gradients for passes in self.passes.values() for r in passes):
             return None
         result: dict[ir.Var, Array] = {}
-        arrays = {v for p in self.passes for v in _forward(p) if getattr(self.lines[v], "trainable", False)}
+        arrays = {v for p in self.passes for v in _forward(p) if self.is_trained(v)}
         for array in arrays:
             sides = [self._sides(array, k) for k in range(len(self.samples))]
             scale = float(self.lines[array].multiplier) ** 2 * _ratio(array.rows) / self.ratio_out

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from netsor import ir
+from netsor import facts, ir
 from netsor.compilers.reference_numpy import Array
 from netsor.dsl import Program
 from netsor.errors import InputError
@@ -36,7 +36,7 @@ def samples_of(p: Program, x: Any, sizes: Mapping[str, int], known: dict[Any, Un
 
 def _split(p: Program, x: Any) -> list[dict[ir.Var, Array]]:
     """The arrays of each sample by input variable."""
-    given = [line.out for line in p.lines if isinstance(line, ir.Data) or getattr(line, "per_sample", False)]
+    given = [line.out for line in facts.given(p.lines)]
     if not isinstance(x, Mapping):
         x = {} if x is None else {given[0].name: x}
     if {v.name for v in given} != set(x):

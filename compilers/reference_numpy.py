@@ -16,7 +16,7 @@ from netsor.functions import Head
 Array = npt.NDArray[np.float64]
 
 _HEADS: dict[str, Callable[[Array], Any]] = {
-    "step": lambda x: (x > 0).astype(np.float64),
+    "step": lambda x: np.heaviside(x, 0.5),
     "sign": np.sign,
     "relu": lambda x: np.maximum(x, 0.0),
     "abs": np.abs,
@@ -40,7 +40,7 @@ def evaluate(e: sp.Expr, given: Mapping[sp.Symbol, Any]) -> Any:
     if not e.free_symbols:
         return float(e) if not e.atoms(Head) else float(sp.N(e.replace(Head, lambda h: h.spec.definition(*h.args))))
     if isinstance(e, Head):
-        name, spec = e.spec.name, e.spec
+        name, spec = e.spec.known, e.spec
         if name in _HEADS:
             return _HEADS[name](evaluate(e.args[0], given))
         return evaluate(spec.definition(*e.args), given)

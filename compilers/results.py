@@ -8,9 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.display import Table, Tabled
+from netsor.errors import InputError
+from netsor.markup import one_line
+
+TERM = "terms\n"  # no name begins like this
+
 
 @dataclass
-class KernelResult:
+class KernelResult(Tabled):
     """Kernels `[N1, N2, *output axes, *output axes′]`; None where they were not asked for.
 
     `terms` is the NTK by trained array. `vectors` holds the second moments of named vectors and the limits of
@@ -30,6 +36,33 @@ class KernelResult:
     assumed: bool = False
     methods: dict[str, str] = field(default_factory=dict)
     errors: dict[str, Tensor] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{one_line(k)} {list(v.shape)}" for k, v in self.items()) or "nothing"
+        return f"<KernelResult: {shapes}; {self.method}>"
+
+    def table(self) -> Table:
+        """Shape, type, method and error of each kernel."""
+        rows = [(k, *self._cells(k, v)) for k, v in self.items()]
+        return Table("kernels", ("kernel", "shape", "type", "method", "error"), tuple(rows))
+
+    def _cells(self, name: str, v: Tensor) -> tuple[str, str, str, str]:
+        error = float(self.errors[name].max()) if name in self.errors else self.error
+        shown = "" if error is None else f"{error:.1e}"
+        kind = str(v.dtype).removeprefix("torch.") + ("" if v.device.type == "cpu" else f", {v.device}")
+        return str(list(v.shape)), kind, self.methods.get(name, self.method), shown
+
+    def plot(self, name: str | None = None) -> Any:
+        """Heat map and spectrum of a kernel by name (as in `items`; the first one by default), a matplotlib figure."""
+        from netsor.compilers.figure import kernel_figure
+
+        found = dict(self.items())
+        chosen = next(iter(found), None) if name is None else name
+        if chosen not in found:
+            raise InputError(
+                f"no kernel {chosen!r} in this result", code="NT605", hint=f"it has {', '.join(found) or 'none'}"
+            )
+        return kernel_figure(chosen, found[chosen])
 
     def items(self) -> list[tuple[str, Tensor]]:
         """All kernels by name; terms as `terms.array`."""
@@ -54,6 +87,12 @@ def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:
 
 
 def flat(out: dict[str, Any]) -> dict[str, Any]:
-    """The kernels of a block by name, the terms as "terms.…"."""
+    """The kernels of a block by name, the terms by TERM and the array's name."""
     plain = {k: v for k, v in out.items() if k != "terms"}
-    return plain | {f"terms.{k}": v for k, v in out.get("terms", {}).items()}
+    return plain | {TERM + k: v for k, v in (out.get("terms") or {}).items()}
+
+
+def nested(out: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `flat`."""
+    terms = {k.removeprefix(TERM): v for k, v in out.items() if k.startswith(TERM)}
+    return {k: v for k, v in out.items() if not k.startswith(TERM)} | ({"terms": terms} if terms else {})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from netsor.compilers import calls
 from netsor.compilers.boxes import adjoint, box, forward
 from netsor.compilers.expectation import (
     E1,
@@ -59,10 +60,15 @@ __all__ = [
 
 
 class Each:
-    """The quantities of every input of one batch; `constants` name those without a sample dimension."""
+    """The quantities of every input of one batch; `constants` name those without a sample dimension.
 
-    def __init__(self, data: Inputs, constants: tuple[str, ...] = (), **values: Any) -> None:
-        self.data, self.constants, self.values = data, constants, values
+    `results` are scalars that the program returns, by the program's name.
+    """
+
+    def __init__(
+        self, data: Inputs, constants: tuple[str, ...] = (), results: Mapping[str, Tensor] | None = None, **values: Any
+    ) -> None:
+        self.data, self.constants, self.values, self.results = data, constants, values, results or {}
         self.__dict__.update(values)
 
     def rows(self, part: Part) -> Each:
@@ -73,8 +79,26 @@ class Each:
         """Some of the inputs as the second ones: [1, m, ...], or, one for each of the first, [n, 1, ...]."""
         return self._moved(self.data.cols(part, aligned), part, 1 if aligned else 0)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Each], data: Inputs) -> Each:
+        """The quantities of inputs that have been computed in parts, one after the other."""
+        first = parts[0]
+
+        def whole(name: str, each: list[Any]) -> Any:
+            return each[0] if first.shared(name, each[0]) else torch.cat(each)
+
+        values = {k: whole(k, [p.values[k] for p in parts]) for k in first.values}
+        results = {k: whole(k, [p.results[k] for p in parts]) for k in first.results}
+        arrays = {k: data.arrays[k] if k in data.arrays else torch.cat([p.data.arrays[k] for p in parts])
+                  for k in first.data.arrays}  # fmt: skip
+        return cls(data.having(arrays), first.constants, results, **values)
+
+    def shared(self, name: str, value: Any) -> bool:
+        """Does a quantity stand once for all inputs?"""
+        return name in self.constants or not isinstance(value, Tensor) or value.shape[0] == 1 != self.data.samples
+
     def _moved(self, data: Inputs, part: Part, dim: int) -> Each:
-        return Each(data, self.constants, **{k: self._sliced(k, v, part, dim) for k, v in self.values.items()})
+        return Each(data, self.constants, None, **{k: self._sliced(k, v, part, dim) for k, v in self.values.items()})
 
     def _sliced(self, name: str, value: Any, part: Part, dim: int) -> Any:
         if name in self.constants or not isinstance(value, Tensor):
@@ -454,6 +478,8 @@ def evaluate(
     wide: bool = False,
 ) -> KernelResult:
     """Kernels between all inputs of x1 and x2 (of x1 with itself when None); `wide`: evaluated in float64."""
+    if calls.is_inside(x1, x2):
+        return calls.call(lambda a, b: evaluate(signature, each, pairs, a, b, get, wide), x1, x2)
     wanted = frozenset((get,) if isinstance(get, str) else get)
     one = as_inputs(signature, x1, None, None)
     two = None if x2 is None else as_inputs(signature, x2, None, None)

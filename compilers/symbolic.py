@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import numpy as np
 import sympy as sp
@@ -48,6 +48,7 @@ from netsor.compilers.symbolic_expectation import expectation
 from netsor.compilers.symbolic_inputs import Inputs, symbolic_inputs
 from netsor.errors import UnsupportedError
 from netsor.functions import exact
+from netsor.sizes import number
 
 Env = Mapping[Sym, int]
 ZERO = sp.Integer(0)
@@ -106,7 +107,7 @@ class _Evaluator:
 
     # ------------------------------------------------------------ values
 
-    def value(self, v: Value, env: Env, own: Copy) -> sp.Expr:
+    def value(self, v: Value, env: Env, own: Copy) -> sp.Expr:  # noqa: C901
         match v:
             case Num():
                 return v.value
@@ -117,29 +118,19 @@ class _Evaluator:
             case Mul():
                 return self._product(v.args, env, own)
             case Sum():
-                steps = range(self.size(v.sym.size, v.sym.copy, own))
-                return sp.Add(*(self.value(v.body, {**env, v.sym: i}, own) for i in steps))
+                return self._sum(v, env, own)
             case Fn():
-                table = {ir.param(i): self.value(a, env, own) for i, a in enumerate(v.args)}
-                return cast(sp.Expr, v.expr.xreplace(table))
+                return self._function(v, env, own)
             case Soft():
                 return self._softmax(v, env, own)
             case Expect1() | Expect2() | ExpectJ():
                 return self._expectation(v, env, own)
-            case _:
-                return self._leaf(v, env, own)
-
-    def _leaf(self, v: Value, env: Env, own: Copy) -> sp.Expr:
-        match v:
             case Gram():
-                left = self._position(v.copy1, v.idx1, env, own)
-                right = self._position(v.copy2, v.idx2, env, own)
-                return self.inputs.gram(v.array, left, right)
+                return self._gram(v, env, own)
             case Given():
                 return self.inputs.scalar(v.var, self._copy(v.copy, own), self._indices(v.idx, env, own))
             case Constant():
-                at = self._indices(v.idx, env, own)
-                return exact(at[0] if v.array == "position" else np.array(v.array, dtype=object)[at])
+                return self._constant(v, env, own)
             case SizeValue():
                 return sp.Integer(self.size(v.size, v.copy, own))
             case FeatureDim():
@@ -149,7 +140,23 @@ class _Evaluator:
             case Radial():
                 raise UnsupportedError("no closed form for normalisation over an axis", code="NT702")
             case _:
-                raise AssertionError(v)
+                assert_never(v)
+
+    def _sum(self, v: Sum, env: Env, own: Copy) -> sp.Expr:
+        steps = range(self.size(v.sym.size, v.sym.copy, own))
+        return sp.Add(*(self.value(v.body, {**env, v.sym: i}, own) for i in steps))
+
+    def _function(self, v: Fn, env: Env, own: Copy) -> sp.Expr:
+        table = {ir.param(i): self.value(a, env, own) for i, a in enumerate(v.args)}
+        return cast(sp.Expr, v.expr.xreplace(table))
+
+    def _gram(self, v: Gram, env: Env, own: Copy) -> sp.Expr:
+        left = self._position(v.copy1, v.idx1, env, own)
+        return self.inputs.gram(v.array, left, self._position(v.copy2, v.idx2, env, own))
+
+    def _constant(self, v: Constant, env: Env, own: Copy) -> sp.Expr:
+        at = self._indices(v.idx, env, own)
+        return exact(at[0] if v.array == "position" else np.array(v.array, dtype=object)[at])
 
     def _product(self, args: Sequence[Value], env: Env, own: Copy) -> sp.Expr:
         out: sp.Expr = sp.Integer(1)
@@ -214,16 +221,8 @@ class _Evaluator:
         return tuple(cast(int, self.index(i, env, own)) for i in idx)
 
     def size(self, size: ir.Size, copy: Copy, own: Copy) -> int:
-        match size:
-            case int():
-                return size
-            case ir.SizeOf():
-                if copy == "m":
-                    return min(self.inputs.size(size.axis, 1), self.inputs.size(size.axis, 2))
-                return self.inputs.size(size.axis, self._copy(copy, own))
-            case ir.Strided():
-                return -((size.minus - self.size(size.of, copy, own)) // size.stride)
-        raise AssertionError(size)
+        copies: tuple[Copy, ...] = (1, 2) if copy == "m" else (self._copy(copy, own),)
+        return number(size, lambda axis: min(self.inputs.size(axis, c) for c in copies))
 
     def index(self, i: Index, env: Env, own: Copy) -> int | None:
         """The integer an index means; None where a stride does not divide."""
@@ -242,6 +241,8 @@ class _Evaluator:
                 if i.wrap is not None:
                     at %= self.size(i.wrap, i.t.copy, own)
                 return None if at % i.stride else at // i.stride
+            case _:
+                assert_never(i)
 
     def _indicator(self, v: Ind, env: Env, own: Copy) -> int:
         left = self.index(v.left, env, own)

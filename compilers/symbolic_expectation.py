@@ -127,7 +127,7 @@ def _same(a: sp.Expr, b: sp.Expr) -> bool:
 def elementary(f: sp.Expr) -> sp.Expr:
     """f in powers, exponentials, sgn and erf."""
     f = write_out(f, BASIC)
-    names = {h.func: h.spec.name for h in f.atoms(sp.Function) if hasattr(h, "spec")}
+    names = {h.func: h.spec.known for h in f.atoms(sp.Function) if hasattr(h, "spec")}
     meaning = {
         "step": lambda x: (1 + sp.sign(x)) / 2, "sign": sp.sign, "abs": lambda x: x * sp.sign(x), "erf": sp.erf,
     }  # fmt: skip

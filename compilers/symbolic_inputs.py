@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import sympy as sp
 
-from netsor import ir
+from netsor import facts, ir
 from netsor.compilers.derive.values import Copy
 from netsor.errors import InputError, UnsupportedError
 from netsor.functions import exact
@@ -48,7 +48,8 @@ class Inputs:
         number = 2 if copy == 2 else 1
         if (var.name, number) in self.arrays:
             return exact(self.arrays[var.name, number][at])
-        return sp.Symbol(f"{var.name}{number}[{', '.join(map(str, at))}]", real=True)
+        stem = var.name + ("_" if var.name[-1].isdigit() or var.name[-1] == "_" else "")  # the number stands apart
+        return sp.Symbol(f"{stem}{number}[{', '.join(map(str, at))}]", real=True)
 
     def dimension(self, var: ir.Var) -> sp.Expr:
         if (var.name, 1) in self.arrays:
@@ -62,7 +63,8 @@ def symbolic_inputs(program: Any, x: Any, x2: Any, gram: Any, sizes: Mapping[str
         return _from_arrays(program, x, x2)
     both = {(axis, copy): size for axis, size in sizes.items() for copy in (1, 2)}
     if gram is None:
-        return Inputs(False, both, _symbol, {})
+        several = sum(isinstance(line, ir.Data) for line in program.lines) > 1
+        return Inputs(False, both, _symbol_of if several else _symbol, {})
     if callable(gram) and not isinstance(gram, sp.Basic):
         return Inputs(False, both, cast(GramRule, gram), {})
     if isinstance(gram, tuple | list):
@@ -81,11 +83,14 @@ def _symbol(name: str, left: Position, right: Position) -> sp.Expr:
     return sp.Symbol(f"q{a[0]}{b[0]}{at}", real=True)
 
 
+def _symbol_of(name: str, left: Position, right: Position) -> sp.Expr:
+    """The symbol of one of several inputs."""
+    symbol = _symbol(name, left, right)
+    return sp.Symbol(f"{symbol.name}({name})", real=True)
+
+
 def _from_arrays(program: Any, x: Any, x2: Any) -> Inputs:
-    wanted = [
-        line.out for line in program.lines
-        if isinstance(line, ir.Data) or (isinstance(line, ir.InputScalar) and line.per_sample)
-    ]  # fmt: skip
+    wanted = [line.out for line in facts.given(program.lines)]
     arrays: dict[tuple[str, int], Any] = {}
     sizes: dict[tuple[str, int], int] = {}
     for copy, given in ((1, x), (2, x if x2 is None else x2)):

@@ -16,24 +16,26 @@ from typing import Any
 import sympy as sp
 import torch
 
+from netsor.compilers.lowering.checked import evaluate
+from netsor.compilers.lowering.identifiers import Numeric
 from netsor.errors import UnsupportedError
 from netsor.functions import Head, write_out
 
 _F = "torch.nn.functional"
-_STEP = "torch.relu(torch.sign({0}))"  # 0 at 0, keeps dtype and NaN
+_STEP = "((1 + torch.sign({0})) / 2)"  # ½ at 0, keeps dtype and NaN
+_RELU = "torch.maximum({0}, torch.zeros(()))"  # its derivative by autograd is ½ at 0, that of torch.relu is 0
 
 # name of a head -> torch source; {0} is the argument, {c} the parameter of a name with brackets
 HEADS: dict[str, str] = {
     "step": _STEP,
     "sign": "torch.sign({0})",
-    "relu": "torch.relu({0})",
+    "relu": _RELU,
     "abs": "torch.abs({0})",
-    "leaky_relu[]": _F + ".leaky_relu({0}, {c})",
     "leaky_relu[]'": "({c} + (1 - {c}) * " + _STEP + ")",
     "elu": _F + ".elu({0})",
     "elu'": "torch.exp(torch.clamp({0}, max=0))",
     "elu''": "(torch.exp(torch.clamp({0}, max=0)) * (1 - " + _STEP + "))",
-    "elu[]": _F + ".elu({0}, alpha={c})",
+    "elu[]": "(" + _RELU + " + {c} * torch.expm1(torch.minimum({0}, torch.zeros(()))))",
     "elu[]'": "({c} * torch.exp(torch.clamp({0}, max=0)) + (1 - {c}) * " + _STEP + ")",
     "elu[]''": "({c} * torch.exp(torch.clamp({0}, max=0)) * (1 - " + _STEP + "))",
     "erf": "torch.erf({0})",
@@ -60,24 +62,30 @@ Text = tuple[str, int]
 
 
 def torch_source(
-    expr: Any, symbols: Mapping[sp.Symbol, str] | Sequence[sp.Symbol], numeric: dict[str, Any] | None = None
+    expr: Any, symbols: Mapping[sp.Symbol, str] | Sequence[sp.Symbol], numeric: Numeric | None = None
 ) -> str:
     """The expression as torch source, symbols written as the given texts (or by their own names).
 
-    `numeric` collects the callables of numeric functions by the name the text uses; without it they are refused.
+    `numeric` collects the callables of numeric functions; without it they are refused.
     """
     names = dict(symbols) if isinstance(symbols, Mapping) else {s: s.name for s in symbols}
     return _Printer(names, numeric).text(sp.sympify(expr))[0]
 
 
+def torch_body(expr: sp.Expr, symbol: sp.Symbol, name: str, numeric: Numeric | None = None) -> str:
+    """A function of one tensor: a constant has the shape, dtype and device of the argument."""
+    source = torch_source(expr, {symbol: name}, numeric)
+    return source if expr.free_symbols else f"torch.full_like({name}, {source})"
+
+
 @cache
 def torch_function(expr: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Callable[..., torch.Tensor]:
     """The expression as a function of tensors, one per symbol in order; the result has their common shape."""
-    numeric: dict[str, Any] = {}
+    numeric = Numeric()
     names = {s: f"a{i}" for i, s in enumerate(symbols)}
     source = torch_source(expr, names, numeric)
     arguments = ", ".join(names.values())
-    body = eval(f"lambda {arguments}: {source}", {"torch": torch, **numeric})  # text of our own printer
+    body = evaluate(f"lambda {arguments}: {source}", {"torch": torch, **numeric.found})
     if expr.free_symbols:
         return _on_tensors(body) if len(symbols) == len(expr.free_symbols) else _broadcast(_on_tensors(body))
     return _broadcast(body)
@@ -106,7 +114,7 @@ def _broadcast(body: Callable[..., Any]) -> Callable[..., torch.Tensor]:
 class _Printer:
     """Prints an expression; `text` returns the source and how tightly it binds."""
 
-    def __init__(self, names: Mapping[sp.Symbol, str], numeric: dict[str, Any] | None) -> None:
+    def __init__(self, names: Mapping[sp.Symbol, str], numeric: Numeric | None) -> None:
         self.names = names
         self.numeric = numeric
 
@@ -190,9 +198,9 @@ class _Printer:
         spec = e.spec
         if spec.numeric:
             return self._numeric(e)
-        parameter = re.search(r"\[([^\],]+)\]", spec.name)
-        template = HEADS.get(spec.name if parameter is None else spec.name.replace(parameter[0], "[]"))
-        if template is None or spec.user:
+        parameter = re.search(r"\[([^\],]+)\]", spec.known)
+        template = HEADS.get(spec.known if parameter is None else spec.known.replace(parameter[0], "[]"))
+        if template is None:
             return self.text(spec.definition(*e.args))
         c = "" if parameter is None else self.tight(sp.Rational(parameter[1]), _ATOM)
         return template.format(self.inside(e.args[0]), c=c), _ATOM
@@ -203,11 +211,7 @@ class _Printer:
                 f"{e.spec.name} is a numeric function: it has no source", code="NT701",
                 hint="give it an expression with ns.function",
             )  # fmt: skip
-        name = "".join(c if c.isalnum() else "_" for c in e.spec.name.replace("'", "_prime"))
-        while self.numeric.get(name, e.spec.torch) is not e.spec.torch:
-            name += "_"
-        self.numeric[name] = e.spec.torch
-        return f"{name}({', '.join(map(self.inside, e.args))})", _ATOM
+        return f"{self.numeric.name(e.spec)}({', '.join(map(self.inside, e.args))})", _ATOM
 
     def _sympy(self, e: sp.Function) -> Text:
         name = type(e).__name__
@@ -220,37 +224,50 @@ class _Printer:
         numbers = [a for a in e.args if a.is_number]
         rest = [self.inside(a) for a in sorted(e.args, key=sp.default_sort_key) if not a.is_number]
         call = "torch.maximum" if largest else "torch.minimum"
-        source = reduce(lambda a, b: f"{call}({a}, {b})", rest)
-        for number in numbers:
-            source = f"torch.clamp({source}, {'min' if largest else 'max'}={constant(number)[0]})"
-        return source, _ATOM
+        fixed = [f"torch.tensor({constant(number)[0]}, dtype=torch.float64)" for number in numbers]
+        return reduce(lambda a, b: f"{call}({a}, {b})", [*rest, *fixed]), _ATOM
 
     def _heaviside(self, e: sp.Heaviside) -> Text:
         x = self.inside(e.args[0])
         at_zero = e.args[1] if len(e.args) > 1 else sp.Rational(1, 2)
         if at_zero == 0:
-            return _STEP.format(x), _ATOM
+            return f"torch.relu(torch.sign({x}))", _ATOM
         if at_zero == 1:
-            return f"(1 - {_STEP.format(f'-({x})')})", _ATOM
-        return f"((1 + torch.sign({x})) / 2)", _ATOM
+            return f"(1 - torch.relu(torch.sign(-({x}))))", _ATOM
+        return _STEP.format(x), _ATOM
 
     def _piecewise(self, e: sp.Piecewise) -> Text:
-        source = "torch.nan"
+        like = self._like(e)
+        source, number = "torch.nan", True  # `torch.where` of two numbers would have a dtype of its own
         for value, condition in reversed(e.args):
+            part = self.inside(value)
+            if not value.free_symbols:
+                part = f"torch.full_like({like}, {part})" if number else part
             if condition == sp.true:
-                source = self.inside(value)
-            elif isinstance(condition, sp.core.relational.Relational):
-                left, right = self.tight(condition.lhs, _SUM), self.tight(condition.rhs, _SUM)
-                source = f"torch.where({left} {condition.rel_op} {right}, {self.inside(value)}, {source})"
+                source, number = part, False
             else:
-                raise UnsupportedError(f"the condition {condition} has no torch counterpart", code="NT701")
+                source, number = f"torch.where({self._condition(condition)}, {part}, {source})", False
         return source, _ATOM
+
+    def _like(self, e: sp.Expr) -> str:
+        """A tensor of the arguments."""
+        return self._symbol(min(e.free_symbols, key=sp.default_sort_key))[0]
+
+    def _condition(self, e: Any) -> str:
+        if isinstance(e, sp.core.relational.Relational):
+            return f"{self.tight(e.lhs, _SUM)} {e.rel_op} {self.tight(e.rhs, _SUM)}"
+        if isinstance(e, sp.And | sp.Or):
+            parts = (f"({self._condition(a)})" for a in sorted(e.args, key=sp.default_sort_key))
+            return (" & " if isinstance(e, sp.And) else " | ").join(parts)
+        if isinstance(e, sp.Not):
+            return f"~({self._condition(e.args[0])})"
+        raise UnsupportedError(f"the condition {e} has no torch counterpart", code="NT701")
 
     def _weak(self, e: sp.Expr) -> Text:
         """Derivatives of jumps: the weak derivative's absolutely continuous part, zero."""
         inner = {type(f) for f in e.atoms(sp.Function)}
         if isinstance(e, sp.DiracDelta) or inner <= {sp.floor, sp.ceiling, sp.sign}:
-            return "0", _ATOM
+            return f"torch.zeros_like({self._like(e)})", _ATOM
         raise UnsupportedError(f"{e} has no torch counterpart", code="NT701")
 
 

@@ -18,13 +18,14 @@ _WHERE = {
         "tanh",
     ),
     "netsor.errors": (
-        "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "ParseError", "ProgramError",
-        "UnsupportedError",
+        "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError",
+        "ProgramError", "UnsupportedError",
     ),
     "netsor.text": ("parse",),
     "netsor.backprop": ("backprop",),
     "netsor.check": ("Report", "check"),
     "netsor.compilers.compile": ("Kernel", "compile", "derive", "v_transform"),
+    "netsor.compilers.figure": ("plot",),
     "netsor.compilers.finite.simulate": ("simulate",),
     "netsor.compilers.limit": ("limit",),
     "netsor.compilers.predict": ("predict",),
@@ -41,8 +42,8 @@ __all__ = [
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
     "backprop", "train", "unit_variance", "Report", "check",
-    "Kernel", "KernelResult", "compile", "derive", "limit", "predict", "simulate", "v_transform",
-    "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "ParseError", "ProgramError",
+    "Kernel", "KernelResult", "compile", "derive", "limit", "plot", "predict", "simulate", "v_transform",
+    "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
     "UnsupportedError",
     "layers", "programs",
 ]  # fmt: skip
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from netsor.compilers.compile import compile as compile
     from netsor.compilers.compile import derive as derive
     from netsor.compilers.compile import v_transform as v_transform
+    from netsor.compilers.figure import plot as plot
     from netsor.compilers.finite.simulate import simulate as simulate
     from netsor.compilers.limit import limit as limit
     from netsor.compilers.predict import predict as predict
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from netsor.errors import InputError as InputError
     from netsor.errors import Location as Location
     from netsor.errors import NetsorError as NetsorError
+    from netsor.errors import NetsorWarning as NetsorWarning
     from netsor.errors import ParseError as ParseError
     from netsor.errors import ProgramError as ProgramError
     from netsor.errors import UnsupportedError as UnsupportedError

@@ -7,7 +7,7 @@ With dy = √n_out ∂f/∂y for vectors and dc = (∂f/∂c)/√n_out for scala
     m = moment(φ(x;c)) dx += (n_out/n_x) dm ∂φ/∂x              dc += dm moment(∂φ/∂c)
     softmax, a = s(c)  dc += a ⊙ (da − Σ a ⊙ da)
     window ↔ unwindow, at ↔ place, shift by t ↔ shift by −t, rename ↔ its inverse,
-    sum ↔ broadcast, mean ↔ broadcast / size, y = max x: dx += dy ⊙ (1 − step(y − x))
+    sum ↔ broadcast, mean ↔ broadcast / size, y = max x: dx += dy ⊙ m / Σ m, m = 1 − sign(y − x)²
 
 Lines that broadcast (W z, φ, moment, softmax) sum over the axes that y has and the argument lacks. A gradient may lack
 axes that its variable has: it is then constant along them.
@@ -15,17 +15,19 @@ axes that its variable has: it is then constant along them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import cast
+from typing import assert_never, cast
 
 import sympy as sp
 
-from netsor import constants, functions, ir
+from netsor import constants, facts, functions, ir
 from netsor.constants import free_name
+from netsor.differentiation import differentiated
 from netsor.dsl import Program, moment
-from netsor.errors import UnsupportedError
+from netsor.errors import TooLargeError, UnsupportedError
 from netsor.expressions import Expr, Matrix
+from netsor.measure import MOST_NODES, derivative_size
 
 Contribution = tuple[ir.Var, Expr]
 
@@ -37,10 +39,7 @@ class Adjoints:
         self.p = p
         self.n_out = n_out
         self.made = {line.out: line for line in p.lines}
-        self._transposes: dict[ir.Var, Matrix] = {}
-        for line in p.lines:
-            if isinstance(line, ir.Trsp):
-                self._transposes |= {line.of: p.handle(line.out), line.out: p.handle(line.of)}
+        self._transposes: dict[ir.Var, Matrix] = {v: p.handle(t) for v, t in facts.transposes(p.lines).items()}
         self._ones: dict[ir.Dim, Expr] = {}
         self._sizes: dict[ir.Dim, Expr] = {}
         self._unit: dict[ir.Dimension, Expr] = {}
@@ -49,7 +48,7 @@ class Adjoints:
 
     def ratio(self, width: ir.Dimension | None) -> sp.Expr:
         """n_out / width."""
-        return functions.exact(self.n_out.ratio) / functions.exact(cast(ir.Width, width).ratio)
+        return functions.exact(self.n_out.ratio) / functions.exact(facts.ratio(width))
 
     def one(self, dim: ir.Dim) -> Expr:
         """The scalar 1 as a family over one axis."""
@@ -101,25 +100,45 @@ class Adjoints:
 
     # ------------------------------------------------------------ rules
 
-    def of(self, line: ir.Line, dy: Expr) -> Iterator[Contribution]:
+    def of(self, line: ir.Line, dy: Expr) -> Iterable[Contribution]:  # noqa: C901
         """Contributions to the gradients of the line's arguments."""
         match line:
+            case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp():
+                return ()  # no arguments to differentiate
             case ir.MatMul():
-                if line.vector.kind != "X":
-                    yield line.vector, self.collapse(self.transpose(line.matrix) @ dy, line.out, line.vector)
+                return self._matmul(line, dy)
             case ir.Nonlin():
-                yield from self._nonlin(line, dy)
+                return self._nonlin(line, dy)
             case ir.Moment():
-                yield from self._moment(line, dy)
+                return self._moment(line, dy)
             case ir.Softmax():
-                a = self.p.handle(line.out)
-                weighted = a * dy
-                mean = weighted.sum(line.axis) if line.axis in weighted.axes else weighted
-                yield line.of, self.collapse(a * (dy - mean), line.out, line.of)
+                return [(line.of, self._softmax(line, dy))]
             case ir.Reduce():
-                yield line.of, self._reduce(line, dy)
+                return [(line.of, self._reduce(line, dy))]
+            case ir.Window():
+                return [(line.of, self._window(line, dy))]
+            case ir.Unwindow():
+                return [(line.of, self._unwindow(line, dy))]
+            case ir.At():
+                return [(line.of, self._at(line, dy))]
+            case ir.Place():
+                return [(line.of, dy.at(line.axis, line.index) if line.axis in dy.axes else dy)]
+            case ir.Shift():
+                return [(line.of, self.shifted(line, dy))]
+            case ir.Rename():
+                return [(line.of, self._rename(line, dy))]
             case _:
-                yield from self._index(line, dy)
+                assert_never(line)
+
+    def _matmul(self, line: ir.MatMul, dy: Expr) -> Iterator[Contribution]:
+        if line.vector.kind != "X":
+            yield line.vector, self.collapse(self.transpose(line.matrix) @ dy, line.out, line.vector)
+
+    def _softmax(self, line: ir.Softmax, dy: Expr) -> Expr:
+        a = self.p.handle(line.out)
+        weighted = a * dy
+        mean = weighted.sum(line.axis) if line.axis in weighted.axes else weighted
+        return self.collapse(a * (dy - mean), line.out, line.of)
 
     def _nonlin(self, line: ir.Nonlin, dy: Expr) -> Iterator[Contribution]:
         for i, x in enumerate(line.args):
@@ -152,7 +171,9 @@ class Adjoints:
                 return dy / self.size(dim)
             case "max":
                 x, y = self.p.handle(self._whole(line.of)), self.p.handle(line.out)
-                return dy * (1 - functions.step(y - x))  # type: ignore[no-any-return]
+                largest = 1 - functions.sign(y - x) ** 2
+                count = 1 + functions.relu(largest.sum(line.axis) - 1)  # at least 1, as the checker can see
+                return dy * largest / count  # type: ignore[no-any-return]
 
     def _whole(self, x: ir.Var) -> ir.Var:
         """x; a window that drops positions is taken with zero vectors there (its adjoint ignores them)."""
@@ -162,31 +183,26 @@ class Adjoints:
             return self.index_form(ir.Window, self.p.handle(line.of), x.dims, *fields).var
         return x
 
-    def _index(self, line: ir.Line, dy: Expr) -> Iterator[Contribution]:
-        match line:
-            case ir.Window():
-                g = self.along(dy, *(d for d in line.out.dims if d.axis in (*line.axes, line.tap)))
-                dims = tuple(_resized(d, line.of) for d in g.dims if d.axis != line.tap)
-                fields = (line.axes, line.tap, line.offsets, line.stride, line.outside)
-                yield line.of, self.index_form(ir.Unwindow, g, dims, *fields)
-            case ir.Unwindow():
-                g = self.along(dy, *(d for d in line.out.dims if d.axis in line.axes))
-                tap = next(d for d in line.of.dims if d.axis == line.tap)
-                dims = (*(_resized(d, line.of) for d in g.dims), tap)
-                fields = (line.axes, line.tap, line.offsets, line.stride, line.outside)
-                yield line.of, self.index_form(ir.Window, g, dims, *fields)
-            case ir.At():
-                dim = next(d for d in line.of.dims if d.axis == line.axis)
-                yield line.of, self.index_form(ir.Place, dy, (*dy.dims, dim), line.axis, line.index)
-            case ir.Place():
-                yield line.of, dy.at(line.axis, line.index) if line.axis in dy.axes else dy
-            case ir.Shift():
-                yield line.of, self.shifted(line, dy)
-            case ir.Rename():
-                inverse = {b: a for a, b in line.axes if b in dy.axes}
-                yield line.of, dy.rename(inverse) if inverse else dy
-            case _:
-                return  # inputs, data and transposes have no arguments to differentiate
+    # ------------------------------------------------------------ index forms
+
+    def _window(self, line: ir.Window, dy: Expr) -> Expr:
+        g = self.along(dy, *(d for d in line.out.dims if d.axis in (*line.axes, line.tap)))
+        dims = tuple(_resized(d, line.of) for d in g.dims if d.axis != line.tap)
+        return self.index_form(ir.Unwindow, g, dims, line.axes, line.tap, line.offsets, line.stride, line.outside)
+
+    def _unwindow(self, line: ir.Unwindow, dy: Expr) -> Expr:
+        g = self.along(dy, *(d for d in line.out.dims if d.axis in line.axes))
+        tap = next(d for d in line.of.dims if d.axis == line.tap)
+        dims = (*(_resized(d, line.of) for d in g.dims), tap)
+        return self.index_form(ir.Window, g, dims, line.axes, line.tap, line.offsets, line.stride, line.outside)
+
+    def _at(self, line: ir.At, dy: Expr) -> Expr:
+        dim = next(d for d in line.of.dims if d.axis == line.axis)
+        return self.index_form(ir.Place, dy, (*dy.dims, dim), line.axis, line.index)
+
+    def _rename(self, line: ir.Rename, dy: Expr) -> Expr:
+        inverse = {b: a for a, b in line.axes if b in dy.axes}
+        return dy.rename(inverse) if inverse else dy
 
     def shifted(self, line: ir.Shift, dy: Expr) -> Expr:
         """The adjoint of a shift."""
@@ -203,10 +219,12 @@ def _with(line: ir.Nonlin | ir.Moment, expr: sp.Expr) -> ir.Nonlin:
     return ir.Nonlin(line.out, expr, line.args, line.params)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 14)
 def derivative(expr: sp.Expr, symbol: sp.Symbol) -> sp.Expr:
     """∂expr/∂symbol almost everywhere, in the functions of the language (kinks give a step or a sign)."""
-    slope = sp.diff(expr, symbol)
+    if derivative_size(expr) > MOST_NODES:
+        raise TooLargeError("the derivative of a line is too large to be written")
+    slope = differentiated(expr, symbol)
     slope = slope.replace(sp.Heaviside, lambda x, *_: functions.step.head(x))
     slope = slope.replace(sp.sign, lambda x: functions.sign.head(x))
     return cast(sp.Expr, slope.replace(sp.Derivative, lambda *_: sp.Integer(0)))  # floor and ceiling

@@ -10,7 +10,6 @@ one late-bound shift in the other direction for each late-bound shift of the for
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,9 +20,11 @@ import sympy as sp
 from netsor import constants, ir
 from netsor.adjoints import Adjoints, refuse_data
 from netsor.constants import free_name
-from netsor.dsl import Program, inputs_of
-from netsor.errors import Location, ProgramError
+from netsor.declared import as_program
+from netsor.dsl import Program
+from netsor.errors import ProgramError
 from netsor.expressions import Expr
+from netsor.facts import closure, inputs_of
 from netsor.functions import exact
 
 Dims = tuple[ir.Dim, ...] | None
@@ -32,7 +33,7 @@ Guess = dict[ir.Var, Dims]
 
 def backprop(p: Program, output: str | None = None) -> Program:
     """A new program: p with the backward lines and gradient statements of its output."""
-    twin = p.copy()
+    twin: Program = as_program("ns.backprop", p).copy()
     add_backward(twin, output)
     return twin
 
@@ -67,6 +68,11 @@ def _sweep(p: Program, outputs: tuple[ir.Output, ...], seeds: Mapping[ir.Var, Ex
             return
         p.restore(saved)
         guess = {v: _union(found[v], guess[v]) for v in guess}
+
+
+def with_backward(p: Program) -> Program:
+    """The program itself when it states gradients or has no output; else with the backward lines of its first one."""
+    return p if p.gradients or not p.outputs else backprop(p)
 
 
 def forward_part(p: Program) -> Program:
@@ -109,16 +115,6 @@ def _late_shifts(p: Program) -> tuple[ir.Shift, ...]:
 # ---------------------------------------------------------------- what needs a gradient
 
 
-def _closure(start: set[ir.Var], edges: dict[ir.Var, list[ir.Var]]) -> set[ir.Var]:
-    found, todo = set(start), list(start)
-    while todo:
-        for v in edges.get(todo.pop(), ()):
-            if v not in found:
-                found.add(v)
-                todo.append(v)
-    return found
-
-
 def _sources(p: Program, outputs: tuple[ir.Output, ...]) -> set[ir.Var]:
     """Variables whose gradients are stated: MatMul outputs, trained vectors, readouts that the forward pass uses."""
     used = {v for line in p.lines for v in inputs_of(line) if not isinstance(line, ir.InputVector)}
@@ -147,7 +143,7 @@ def _active(p: Program, ends: set[ir.Var], sources: set[ir.Var]) -> set[ir.Var]:
         up[line.out] = read
         for v in read:
             down[v].append(line.out)
-    return _closure(sources, down) & _closure(ends, up)
+    return closure(sources, lambda v: down.get(v, ())) & closure(ends, lambda v: up.get(v, ()))
 
 
 # ---------------------------------------------------------------- one pass
@@ -185,20 +181,15 @@ class _Pass:
         for output in self.outputs:
             start = len(self.p.lines)
             self._seed(output)
-            self._locate(start, output.loc)
+            self.p.locate(start, output.loc)
         for c, seed in self.seeds.items():
             self.terms[c].append(seed)
         for line in reversed(lines):
             if line.out in self.active:
                 start = len(self.p.lines)
                 self._line(line)
-                self._locate(start, line.loc)
+                self.p.locate(start, line.loc)  # backward lines stand where their forward line does
         return self.found
-
-    def _locate(self, start: int, loc: Location | None) -> None:
-        """Backward lines stand where their forward line does."""
-        made = self.p._lines
-        made[start:] = [dataclasses.replace(line, loc=loc) for line in made[start:]]
 
     # ------------------------------------------------------------ seeds
 
@@ -247,7 +238,7 @@ class _Pass:
             return
         refuse_data(line, self.active)
         if x in self.sources:
-            self.p._gradients.append(ir.Gradient(x, dx, line.loc))
+            self.p.state(ir.Gradient(x, dx, line.loc))
         for z, g in self.rules.of(line, self.p.handle(dx)):
             if z in self.active and g.sym != 0:
                 self.terms[z].append(g)
@@ -268,7 +259,7 @@ class _Pass:
         name = f"d{x.name}"
         if isinstance(total.sym, sp.Symbol):
             var = total.var
-            fresh = var in self.p._auto and var not in self.forward
+            fresh = self.p.is_unnamed(var) and var not in self.forward
             seed = any(o.vector is x and o.readout is var for o in self.outputs)
             if not fresh and not seed:
                 return var

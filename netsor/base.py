@@ -11,8 +11,9 @@ from netsor import ir
 from netsor.backprop import add_scalar_backward, forward_part
 from netsor.batch import Batched
 from netsor.constants import free_name
-from netsor.dsl import Program, inputs_of, moment
+from netsor.dsl import Program, moment
 from netsor.expressions import Expr
+from netsor.facts import ancestors, inputs_of, matrices, trained
 
 
 class Base:
@@ -30,10 +31,8 @@ class Base:
         width = cast(ir.Width, p.outputs[0].readout.rows)
         add_scalar_backward(q, {self.f: cast(Expr, q.handle(self.chi))}, width)
         self.gradients = {g.of: g.is_ for g in q.gradients}
-        self.trained = [
-            x for x in forward if isinstance(x, ir.InputMatrix | ir.InputVector) and x.trainable
-        ]  # fmt: skip
-        self.roots = _roots(q)
+        self.trained = trained(forward)
+        self.roots = {v: (line.out, flipped) for v, (line, flipped) in matrices(q.lines).items()}
         self.forward, self.backward = self._live(forward), self._live(q.lines[len(forward) + 1 :])
         self.moving = self._moving()
 
@@ -61,13 +60,7 @@ class Base:
 
     def _live(self, lines: Sequence[ir.Line]) -> list[ir.Line]:
         """Those that the output or a gradient needs."""
-        needed, todo = set[ir.Var](), [self.f, *self.gradients.values()]
-        made = {line.out: line for line in self.program.lines}
-        while todo:
-            v = todo.pop()
-            if v not in needed:
-                needed.add(v)
-                todo += inputs_of(made[v])
+        needed = ancestors(self.program.lines, [self.f, *self.gradients.values()])
         return [line for line in lines if line.out in needed]
 
     def _moving(self) -> set[ir.Var]:
@@ -81,15 +74,3 @@ class Base:
             if not more:
                 return found
             found |= more
-
-
-def _roots(p: Program) -> dict[ir.Var, tuple[ir.Var, bool]]:
-    """The input matrix of every matrix, and whether it is transposed."""
-    found: dict[ir.Var, tuple[ir.Var, bool]] = {}
-    for line in p.lines:
-        if isinstance(line, ir.InputMatrix):
-            found[line.out] = line.out, False
-        elif isinstance(line, ir.Trsp):
-            root, flipped = found[line.of]
-            found[line.out] = root, not flipped
-    return found

@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import sympy as sp
 
 from netsor import ir
-from netsor.dsl import Program, inputs_of, nested
+from netsor.dsl import Program
 from netsor.errors import InputError
+from netsor.facts import fan_in, inputs_of
 from netsor.functions import exact
 from netsor.positions import size_at
+from netsor.quantity import nested
 from netsor.relabel import relabelled
 
 Array = np.ndarray[Any, Any]
@@ -38,8 +40,7 @@ class Batched:
         self.given = given(p, x)
         self.count = len(next(iter(self.given.values())))
         self.sizes = axis_sizes(p, self.given)
-        self.program = q = Program(p.name)
-        q._widths, q._functions = {w.name: w for w in p.widths}, dict(p.functions)
+        self.program = q = Program.from_parts(p.name, p.widths, (), functions=p.functions)
         self.axes = {a: q.axis(a.name, self.sizes.get(a.name)) for a in p.axes}
         self.sample = q.fresh_axis("sample", self.count)
         self.dependent = _dependents(p, set(self.given))
@@ -64,13 +65,6 @@ class Batched:
                 found[v.rows] = self.program.fresh_axis(f"{v.name}_feature", self.given[v].shape[-1])
         return found
 
-    def fan_in(self, line: ir.InputMatrix) -> ir.Number:
-        """What an embedding matrix is divided by the square root of."""
-        if line.fan_in is None:
-            return 1
-        assert line.out.cols is not None
-        return self.columns[line.out.cols] if line.fan_in == "cols" else line.fan_in
-
     # ------------------------------------------------------------ variables
 
     def _dims(self, v: ir.Var) -> tuple[ir.Dim, ...]:
@@ -83,7 +77,7 @@ class Batched:
         return () if axis is None or axis.size is None else (ir.Dim(axis, axis.size),)
 
     def _var(self, v: ir.Var) -> ir.Var:
-        dims, name = self._dims(v), None if v in self.source._auto else v.name
+        dims, name = self._dims(v), None if self.source.is_unnamed(v) else v.name
         if v.kind == "X":
             return self.program.new_var(name, "C", None, None, dims)
         if isinstance(v.cols, ir.Feature):
@@ -108,17 +102,24 @@ class Batched:
                 self._embedding(line)
             case ir.Nonlin() if line.out.kind == "X":
                 self._of_data(line)
-            case _:
+            case (
+                ir.InputScalar() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow()
+                | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ):  # fmt: skip
                 self.program.add(self._copy(line))
+            case _:
+                assert_never(line)
 
     def _copy(self, line: ir.Line) -> ir.Line:
         return relabelled(line, self.vars.__getitem__, lambda a: self.axes.get(a, a))
 
     def _constant(self, line: ir.Data | ir.InputScalar) -> None:
-        self.program.add(ir.InputScalar(self.vars[line.out], nested(self.given[line.out]), False, line.loc))
+        values = nested(line.out.name, self.given[line.out])
+        self.program.add(ir.InputScalar(self.vars[line.out], values, False, line.loc))
 
     def _columns_of(self, line: ir.InputMatrix) -> None:
-        self.squares[self.vars[line.out]] = square = exact(line.multiplier) ** 2 / exact(self.fan_in(line))
+        cols = self.columns[line.out.cols] if line.out.cols is not None else 1
+        self.squares[self.vars[line.out]] = square = exact(line.multiplier) ** 2 / exact(fan_in(line, cols))
         trained = line.trainable and line.out.name not in self.frozen
         var = number(square * exact(line.var))
         self.program.add(ir.InputVector(self.vars[line.out], 0, var, 1, trained, loc=line.loc))

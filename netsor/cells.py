@@ -22,19 +22,20 @@ class _Gates:
     """Affine maps U_g x + W_g h + b_g, one for each gate g, with arrays called `U_g`, `W_g`, `b_g`."""
 
     def __init__(
-        self, n: Any, gates: str, name: str, var_w: PerGate, var_u: PerGate, var_b: PerGate, mean_b: PerGate
+        self, n: Any, gates: str, name: str, var_w: PerGate, var_u: PerGate, var_b: PerGate, mean_b: PerGate,
+        trainable: bool,
     ) -> None:  # fmt: skip
-        self.n = n
+        self.n, self.trainable = n, trainable
         self.suffix = {g: f"{name}_{g}" for g in gates}
         self.w, self.u, self.b, self.mean = (gate_values(v, gates) for v in (var_w, var_u, var_b, mean_b))
 
     def __call__(self, gate: str, x: Expr, h: Expr) -> Expr:
-        p, suffix = x.program, self.suffix[gate]
-        y = p.matrix(f"U{suffix}", self.n, x, var=self.u[gate]) @ x
-        y = y + p.matrix(f"W{suffix}", self.n, self.n, var=self.w[gate]) @ h
+        p, suffix, trainable = x.program, self.suffix[gate], self.trainable
+        y = p.matrix(f"U{suffix}", self.n, x, var=self.u[gate], trainable=trainable) @ x
+        y = y + p.matrix(f"W{suffix}", self.n, self.n, var=self.w[gate], trainable=trainable) @ h
         if self.b[gate] is None:
             return y
-        return y + p.bias(f"b{suffix}", self.n, mean=self.mean[gate], var=self.b[gate])
+        return y + p.bias(f"b{suffix}", self.n, mean=self.mean[gate], var=self.b[gate], trainable=trainable)
 
 
 def _named(name: str, value: Expr) -> Expr:
@@ -44,13 +45,13 @@ def _named(name: str, value: Expr) -> Expr:
 
 def gru_cell(
     x: Expr, h: Expr, n: Any, name: str = "", var_w: PerGate = 1, var_u: PerGate = 1, var_b: PerGate = 1,
-    mean_b: PerGate = 0,
+    mean_b: PerGate = 0, trainable: bool = True,
 ) -> Expr:  # fmt: skip
     """The next state: z = σ(ζ), r = σ(ρ), γ = U_h x + W_h (r ⊙ h) + b_h, h′ = z ⊙ h + (1 − z) ⊙ tanh γ.
 
     ζ = U_z x + W_z h + b_z, ρ = U_r x + W_r h + b_r; variances and means per gate z, r, h or one number (Appendix D).
     """
-    affine = _Gates(n, "zrh", name, var_w, var_u, var_b, mean_b)
+    affine = _Gates(n, "zrh", name, var_w, var_u, var_b, mean_b, trainable)
     zeta, rho = _named(f"zeta{name}", affine("z", x, h)), _named(f"rho{name}", affine("r", x, h))
     z, r = _named(f"z{name}", sigmoid(zeta)), _named(f"r{name}", sigmoid(rho))
     gamma = _named(f"gamma{name}", affine("h", x, r * h))
@@ -59,13 +60,13 @@ def gru_cell(
 
 def lstm_cell(
     x: Expr, h: Expr, c: Expr, n: Any, name: str = "", var_w: PerGate = 1, var_u: PerGate = 1, var_b: PerGate = 1,
-    mean_b: PerGate = 0,
+    mean_b: PerGate = 0, trainable: bool = True,
 ) -> tuple[Expr, Expr]:  # fmt: skip
     """The next (h′, c′): c′ = f ⊙ c + i ⊙ g, h′ = o ⊙ tanh c′.
 
     i, f, o = σ(U x + W h + b), each with its own arrays, g = tanh(U_g x + W_g h + b_g).
     """
-    affine = _Gates(n, "ifog", name, var_w, var_u, var_b, mean_b)
+    affine = _Gates(n, "ifog", name, var_w, var_u, var_b, mean_b, trainable)
     i, f, o = (_named(f"{gate}{name}", sigmoid(affine(gate, x, h))) for gate in "ifo")
     g = _named(f"g{name}", tanh(affine("g", x, h)))
     c = _named(f"c{name}", f * c + i * g)

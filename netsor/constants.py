@@ -6,6 +6,8 @@ one axis is each element's own index, 0-based.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from netsor import ir
 from netsor.dsl import Program
 from netsor.expressions import Expr
@@ -38,9 +40,9 @@ def position(p: Program, dim: ir.Dim) -> Expr:
 
 def until(p: Program, s: ir.Dim, t: ir.Dim) -> Expr:
     """[t ≤ s], a causal mask over two axes."""
-    return 1 - step(position(p, t) - position(p, s))  # type: ignore[no-any-return]
+    return 1 - step(position(p, t) - position(p, s) - Fraction(1, 2))  # type: ignore[no-any-return]
 
 
 def delta(p: Program, s: ir.Dim, t: ir.Dim) -> Expr:
     """δ(s, t) over two axes."""
-    return 1 - step((position(p, s) - position(p, t)) ** 2)  # type: ignore[no-any-return]
+    return 2 - 2 * step((position(p, s) - position(p, t)) ** 2)  # type: ignore[no-any-return]

@@ -9,8 +9,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import assert_never
 
 from netsor import ir
+from netsor.declared import as_program
 from netsor.dsl import Program
 
 
@@ -20,6 +22,7 @@ def unit_variance(p: ir.ProgramLike) -> Program:
     The multiplier becomes multiplier·√var, a covariance c of two arrays c/√(var·var′); `axis_cov` multiplies the
     variance and stays. An array with var = 0 is a constant: it keeps its numbers and is not trained.
     """
+    p = as_program("ns.unit_variance", p)
     variances = {line.out: line.var for line in p.lines if isinstance(line, ir.InputVector)}
     lines = [_line(line, variances) for line in p.lines]
     return Program.from_parts(p.name, p.widths, lines, p.outputs, p.gradients, p.returned, p.functions)
@@ -33,8 +36,13 @@ def _line(line: ir.Line, variances: Mapping[ir.Var, ir.Number]) -> ir.Line:
             return dataclasses.replace(line, var=1, multiplier=line.multiplier * root(line.var))
         case ir.InputVector():
             return _vector(line, variances)
-        case _:
+        case (
+            ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window()
+            | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
             return line
+        case _:
+            assert_never(line)
 
 
 def _vector(line: ir.InputVector, variances: Mapping[ir.Var, ir.Number]) -> ir.InputVector:

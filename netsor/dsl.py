@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, assert_never, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 import sympy as sp
 
-from netsor import ir
+from netsor import ir, markup
 from netsor.errors import Location, ProgramError, caller_location
 from netsor.expressions import Expr, Matrix, Operand
-from netsor.functions import Function, exact
+from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
+from netsor.functions import Function
+from netsor.names import KERNELS, checked
+from netsor.quantity import nested, quantity
 from netsor.readings import Readings
+
+if TYPE_CHECKING:
+    from netsor.drawing import Drawing
 
 AxisLike = str | ir.Axis
 DimLike = str | ir.Axis | ir.Dim
@@ -34,7 +41,7 @@ class Program:
     """
 
     def __init__(self, name: str = "program") -> None:
-        self.name = name
+        self.name = checked(name, "a program", quoted=True)
         self._widths: dict[str, ir.Width] = {}
         self._axes: dict[str, ir.Axis] = {}
         self._lines: list[ir.Line] = []
@@ -100,6 +107,21 @@ class Program:
     def __repr__(self) -> str:
         return f"<Program {self.name}: {len(self._lines)} lines>"
 
+    def draw(self) -> Drawing:
+        """The graph of the lines, as SVG (`.svg`, `.save(path)`)."""
+        from netsor.drawing import draw
+
+        return draw(self)
+
+    def _repr_markdown_(self) -> str:
+        return markup.fenced(str(self))
+
+    def _repr_latex_(self) -> str:
+        return markup.verbatim(str(self))
+
+    def _repr_html_(self) -> str:
+        return markup.html(str(self))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and str(self) == str(other)
 
@@ -109,7 +131,8 @@ class Program:
 
     def width(self, name: str, ratio: ir.Number = 1) -> ir.Width:
         """A dimension that goes to infinity, `ratio` times the reference width."""
-        known = self._widths.get(name)
+        ratio = quantity(f"the ratio of width {name}", ratio)
+        known = self._widths.get(checked(name, "a width"))
         if known is not None and known.ratio != ratio:
             raise _error(f"width {name} is already declared with ratio {known.ratio}", "NT104")
         if not ratio > 0:
@@ -119,7 +142,7 @@ class Program:
 
     def axis(self, name: str, size: int | None = None) -> ir.Axis:
         """A finite index; without a size it is taken from the data."""
-        known = self._axes.get(name)
+        known = self._axes.get(checked(name, "an axis"))
         if known is not None:
             if size is not None and known.size != size:
                 raise _error(f"axis {name} is already declared with size {known.size}", "NT107")
@@ -136,10 +159,10 @@ class Program:
 
     def as_axis(self, axis: AxisLike) -> ir.Axis:
         if isinstance(axis, ir.Axis):
-            return self._axes.setdefault(axis.name, axis)
+            return self._axes.setdefault(checked(axis.name, "an axis"), axis)
         return self.axis(axis)
 
-    def _dims(self, axes: Iterable[DimLike] | AxisLike) -> tuple[ir.Dim, ...]:
+    def dims_of(self, axes: Iterable[DimLike] | AxisLike) -> tuple[ir.Dim, ...]:
         if isinstance(axes, str | ir.Axis):
             axes = (axes,)
         return tuple(a if isinstance(a, ir.Dim) else axis_dim(self.as_axis(a)) for a in axes)
@@ -154,8 +177,9 @@ class Program:
         if hasattr(cols, "__netsor_matrix__"):  # a concatenation: a row of independent blocks
             more = {"var": var, "axes": axes, "trainable": trainable}
             return cols.__netsor_matrix__(name, rows, multiplier, **more)  # type: ignore[no-any-return]
-        self._not_negative(f"var of {name}", var)
-        out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self._dims(axes))
+        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        fan_in = self._fan_in(name, fan_in)
+        out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self.dims_of(axes))
         self._add(ir.InputMatrix(out, var, multiplier, trainable, fan_in, caller_location()))
         return Matrix(self, out)
 
@@ -165,9 +189,9 @@ class Program:
         trainable: bool = False, readout: bool = False,
     ) -> Expr:  # fmt: skip
         """A G-var with i.i.d. coordinates multiplier · β, β ~ N(mean, var), and covariances of β with other vectors."""
-        self._not_negative(f"var of {name}", var)
-        dims = self._dims(axes)
-        pairs = tuple((self.var_of(other), c) for other, c in (cov or {}).items())
+        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        mean, dims = quantity(f"the mean of {name}", mean), self.dims_of(axes)
+        pairs = tuple((self.var_of(v), quantity(f"a covariance of {name}", c)) for v, c in (cov or {}).items())
         out = self.new_var(name, "G", self._dimension(width), None, dims)
         line = ir.InputVector(
             out, mean, var, multiplier, trainable, readout, pairs, self._axis_cov(dims, axis_cov), caller_location()
@@ -177,7 +201,8 @@ class Program:
 
     def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
         """A trainable vector."""
-        return self.vector(name, width, mean, var, trainable=True, **more)
+        more = {"trainable": True} | more
+        return self.vector(name, width, mean, var, **more)
 
     def readout(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
         """A trainable vector that is marked as a readout."""
@@ -188,23 +213,24 @@ class Program:
         self, name: str, limit: Any = None, axes: Iterable[DimLike] = (), per_sample: bool = False
     ) -> Expr:  # fmt: skip
         """A C-var that converges to `limit` (a number or an array over its axes), or is given with each sample."""
-        if limit is not None and not isinstance(limit, int | float | sp.Basic):
-            limit = nested(limit)
-        out = self.new_var(name, "C", None, None, self._dims(axes))
+        if limit is not None:
+            limit = nested(f"the limit of {name}", limit)
+        out = self.new_var(name, "C", None, None, self.dims_of(axes))
         self._add(ir.InputScalar(out, limit, per_sample, caller_location()))
         return cast(Expr, self.handle(out))
 
     def data(self, name: str, axes: Iterable[DimLike] = ()) -> Expr:
         """A network input ξ, given as `[sample, *axes, feature]`."""
-        out = self.new_var(name, "X", ir.Feature(name), None, self._dims(axes))
+        out = self.new_var(name, "X", ir.Feature(name), None, self.dims_of(axes))
         self._add(ir.Data(out, caller_location()))
         return cast(Expr, self.handle(out))
 
     def constant(self, array: Any, axes: Sequence[DimLike], name: str | None = None) -> Expr:
         """A C-var with the given values over `axes` (an array that does not depend on the sample)."""
-        dims = tuple(a if isinstance(a, ir.Dim) else self._dims((a,))[0] for a in axes)
+        dims = tuple(a if isinstance(a, ir.Dim) else self.dims_of((a,))[0] for a in axes)
         out = self.new_var(name, "C", None, None, dims)
-        self._add(ir.InputScalar(out, nested(array), False, caller_location()))
+        limit = array if array == "position" else nested("a constant", array)
+        self._add(ir.InputScalar(out, limit, False, caller_location()))
         return cast(Expr, self.handle(out))
 
     def _axis_cov(self, dims: tuple[ir.Dim, ...], axis_cov: Any) -> tuple[tuple[ir.Axis, Any], ...]:
@@ -214,11 +240,21 @@ class Program:
             if len(dims) != 1:
                 raise _error("axis_cov of a family with several axes is a dict from axis to matrix", "NT107")
             axis_cov = {dims[0].axis: axis_cov}
-        return tuple((self.as_axis(a), nested(m)) for a, m in axis_cov.items())
+        return tuple((self.as_axis(a), nested("axis_cov", m)) for a, m in axis_cov.items())
 
-    def _not_negative(self, what: str, value: ir.Number) -> None:
-        if not value >= 0:
-            raise _error(f"{what} is a variance and must not be negative, got {value}", "NT109")
+    def _variance(self, name: str, value: Any) -> ir.Number:
+        found = quantity(f"var of {name}", value)
+        if found < 0:
+            raise _error(f"var of {name} is a variance and must not be negative, got {found}", "NT109")
+        return found
+
+    def _fan_in(self, name: str, value: Any) -> Any:
+        if value is None or (isinstance(value, str) and value == "cols"):
+            return value
+        found = quantity(f'fan_in of {name} ("cols", None or a number)', value)
+        if found <= 0:
+            raise _error(f"fan_in of {name} must be positive, got {found}", "NT109")
+        return found
 
     def _dimension(self, of: Any) -> ir.Dimension:
         if isinstance(of, ir.Width | ir.Feature):
@@ -244,9 +280,7 @@ class Program:
             while f"_{self._counter}" in self._names:
                 self._counter += 1
             name = f"_{self._counter}"
-        elif not name.isidentifier():
-            raise _error(f"{name!r} is not a name (letters, digits and underscores)", "NT104")
-        elif name in self._names:
+        elif checked(name, "a variable") in self._names:
             raise _error(f"the name {name!r} is already taken", "NT104", "every variable has its own name")
         var = ir.Var(name, kind, rows, cols, dims)
         self._names[name] = var
@@ -265,9 +299,19 @@ class Program:
     def _add(self, line: ir.Line) -> None:
         from netsor.check.types import line_diagnostics
 
-        for diagnostic in line_diagnostics(line):
-            raise ProgramError(Readings(self).diagnostic(diagnostic))
+        for d in line_diagnostics(line):
+            if d.code in ("NT101", "NT106", "NT107"):
+                where = self.origins(inputs_of(line), d.location)
+                d = dataclasses.replace(d, hint="; ".join(filter(None, (d.hint, where))))
+            raise ProgramError(Readings(self).diagnostic(d))
         self._lines.append(line)
+
+    def origins(self, variables: Iterable[ir.Var], at: Location | None) -> str:
+        """`h is from line 3, u from model.py:7`: where variables that do not fit together were made."""
+        found = {line.out: line.loc for line in self._lines}
+        places = [(v, found.get(v)) for v in dict.fromkeys(variables)]
+        texts = [f"{v.name} is from {_place(loc, at)}" for v, loc in places if loc is not None]
+        return ", ".join(texts)
 
     def handle(self, var: ir.Var) -> Any:
         if var.kind == "A":
@@ -303,11 +347,11 @@ class Program:
         return var
 
     def _coordinatewise_line(self, sym: sp.Expr, name: str | None) -> ir.Var:
-        args, params = self._split(sym)
+        args, params = self.split(sym)
         if not args and not params:
             hint = "add it to a vector, or use p.vector(var=0, mean=…)"
             raise _error(f"the constant {sym} has no width", "NT109", hint)
-        expr = self._positional(sym, args, params)
+        expr = self.positional(sym, args, params)
         dims = merge_dims(args + params)
         if not args:
             out = self.new_var(name, "C", None, None, dims)
@@ -320,12 +364,13 @@ class Program:
         self._add(ir.Nonlin(out, expr, args, params, caller_location()))
         return out
 
-    def _split(self, sym: sp.Expr) -> tuple[tuple[ir.Var, ...], tuple[ir.Var, ...]]:
+    def split(self, sym: sp.Expr) -> tuple[tuple[ir.Var, ...], tuple[ir.Var, ...]]:
         """The vectors and the scalars of a pending expression, in program order."""
         variables = [self._vars[s] for s in sorted(sym.free_symbols, key=lambda s: s.name)]
         return tuple(v for v in variables if v.kind != "C"), tuple(v for v in variables if v.kind == "C")
 
-    def _positional(self, sym: sp.Expr, args: Sequence[ir.Var], params: Sequence[ir.Var]) -> sp.Expr:
+    def positional(self, sym: sp.Expr, args: Sequence[ir.Var], params: Sequence[ir.Var]) -> sp.Expr:
+        """A pending expression in the symbols of a line's arguments."""
         table = {self._symbols[v]: ir.arg(i) for i, v in enumerate(args)}
         table |= {self._symbols[v]: ir.param(i) for i, v in enumerate(params)}
         return sym.xreplace(table)
@@ -361,8 +406,8 @@ class Program:
     def _rename_auto(self, var: ir.Var, name: str) -> ir.Var:
         if var not in self._auto:
             raise _error(f"{var.name} already has a name", "NT104")
-        if name in self._names or not name.isidentifier():
-            raise _error(f"the name {name!r} is taken or not a name", "NT104")
+        if checked(name, "a variable") in self._names:
+            raise _error(f"the name {name!r} is already taken", "NT104", "every variable has its own name")
         del self._names[var.name]
         object.__setattr__(var, "name", name)  # the builder alone names a line once; afterwards it never changes
         self._names[name] = var
@@ -383,10 +428,14 @@ class Program:
         if readout.rows != vector.rows:
             raise _error(
                 f"width mismatch: the readout {read(readout.name)} has width {describe(readout.rows)},"
-                f" {read(vector.name)} has width {describe(vector.rows)}", "NT101", loc=loc,
+                f" {read(vector.name)} has width {describe(vector.rows)}", "NT101",
+                Readings(self).prose(self.origins((readout, vector), loc)), loc=loc,
             )  # fmt: skip
         self._fit_readout(readout, vector)
-        self._outputs.append(ir.Output(name, readout, vector, scale, len(self._lines), loc))
+        scale = quantity("the scale of an output", scale)
+        self._outputs.append(
+            ir.Output(checked(name, "an output", quoted=True), readout, vector, scale, len(self._lines), loc)
+        )
 
     def _fit_readout(self, readout: ir.Var, vector: ir.Var) -> None:
         """Give a readout over axes the sizes that the vector has there (after strides they are smaller)."""
@@ -406,6 +455,8 @@ class Program:
     def returns(self, name: str, value: Any) -> None:
         """Make a scalar's limit a result of the compiled kernel."""
         var = self.var_of(value)
+        if checked(name, "a result", quoted=True) in KERNELS:
+            raise _error(f"{name} is the name of a kernel", "NT104", "a returned scalar has a name of its own")
         if var.kind != "C":
             raise _error(f"only scalars are returned, {var} is a vector", "NT108", "take ns.moment of it")
         self._returned.append(ir.Returns(name, var, caller_location()))
@@ -460,27 +511,46 @@ class Program:
         gradients: Iterable[ir.Gradient] = (), returned: Iterable[ir.Returns] = (),
         functions: Mapping[str, Function] | None = None,
     ) -> Program:  # fmt: skip
-        """A program from its lines, unchecked: `ns.check` says what is wrong with it."""
+        """A program from its lines, unchecked but for its names: `ns.check` says what is wrong with it."""
         p = cls(name)
-        p._widths = {w.name: w for w in widths}
+        p._widths = {checked(w.name, "a width"): w for w in widths}
         p._functions = dict(functions or {})
         for line in lines:
-            p._adopt(line)
+            p.adopt(line)
         p._outputs, p._gradients, p._returned = list(outputs), list(gradients), list(returned)
+        for name in (*(o.name for o in p._outputs), *(r.name for r in p._returned)):
+            checked(name, "a result", quoted=True)
         return p
 
-    def _adopt(self, line: ir.Line) -> None:
+    def adopt(self, line: ir.Line) -> None:
+        """Append a line with its variable, unchecked."""
         out = line.out
-        for dim in out.dims:
-            self._axes.setdefault(dim.axis.name, dim.axis)
-        for key in ("tap", "axis"):
-            axis = getattr(line, key, None)
-            if axis is not None:
-                self._axes.setdefault(axis.name, axis)
-        self._names[out.name] = out
+        for axis in (*out.axes, *axes_named(line)):
+            self._axes.setdefault(checked(axis.name, "an axis"), axis)
+        self._names[checked(out.name, "a variable")] = out
         symbol = sp.Symbol(f"v{len(self._symbols):06d}", real=True)
         self._symbols[out], self._vars[symbol] = symbol, out
         self._lines.append(line)
+
+    def state(self, statement: ir.Output | ir.Gradient | ir.Returns) -> None:
+        """Append a statement, unchecked."""
+        match statement:
+            case ir.Output():
+                self._outputs.append(statement)
+            case ir.Gradient():
+                self._gradients.append(statement)
+            case ir.Returns():
+                self._returned.append(statement)
+            case _:
+                assert_never(statement)
+
+    def is_unnamed(self, var: ir.Var) -> bool:
+        """Has a variable a number for a name, which `let` may replace?"""
+        return var in self._auto
+
+    def locate(self, start: int, loc: Location | None) -> None:
+        """Say that the lines from `start` on stand at another place in the user's file."""
+        self._lines[start:] = [dataclasses.replace(line, loc=loc) for line in self._lines[start:]]
 
     def replace_line(self, old: ir.Line, **changes: Any) -> None:
         """Replace fields of a line in place (a scan binds its shift late)."""
@@ -490,51 +560,12 @@ class Program:
 # ---------------------------------------------------------------- helpers
 
 
+def _place(loc: Location, at: Location | None) -> str:
+    return f"line {loc.line}" if at is not None and loc.file == at.file else f"{Path(loc.file).name}:{loc.line}"
+
+
 def describe(dimension: ir.Dimension | None) -> str:
     return "none" if dimension is None else dimension.name
-
-
-def axis_dim(axis: ir.Axis) -> ir.Dim:
-    """An axis at its full size."""
-    return ir.Dim(axis, ir.SizeOf(axis.name) if axis.size is None else axis.size)
-
-
-def inputs_of(line: ir.Line) -> tuple[ir.Var, ...]:
-    """The variables that a line reads."""
-    match line:
-        case ir.MatMul():
-            return (line.matrix, line.vector)
-        case ir.Nonlin() | ir.Moment():
-            return (*line.args, *line.params)
-        case ir.Softmax():
-            return (line.of,) if line.mask is None else (line.of, line.mask)
-        case ir.InputVector():
-            return tuple(v for v, _ in line.cov)
-        case ir.InputMatrix() | ir.InputScalar() | ir.Data():
-            return ()
-        case ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce():
-            return (line.of,)
-        case _:
-            assert_never(line)
-
-
-def nested(array: Any) -> Any:
-    """An array as nested tuples of numbers."""
-    if hasattr(array, "tolist"):
-        array = array.tolist()
-    if isinstance(array, list | tuple):
-        return tuple(nested(a) for a in array)
-    return array
-
-
-def merge_dims(variables: Iterable[ir.Var]) -> tuple[ir.Dim, ...]:
-    """The union of the variables' axes in order of appearance; a known size wins over an open one."""
-    found: dict[ir.Axis, ir.Size | None] = {}
-    for v in variables:
-        for d in v.dims:
-            if found.get(d.axis) is None:
-                found[d.axis] = d.size
-    return tuple(ir.Dim(a, cast(ir.Size, s)) for a, s in found.items())
 
 
 def moment(value: Any, name: str | None = None) -> Expr:
@@ -542,11 +573,11 @@ def moment(value: Any, name: str | None = None) -> Expr:
     if not isinstance(value, Expr):
         raise _error(f"a moment is of a vector, got {value!r}", "NT108")
     p = value.program
-    args, params = p._split(value.sym)
+    args, params = p.split(value.sym)
     if not args or any(a.kind == "X" for a in args):
         raise _error("a moment is of a vector with a width", "NT108")
     out = p.new_var(name, "C", None, None, merge_dims(args + params))
-    return p.add(ir.Moment(out, p._positional(value.sym, args, params), args, params, caller_location()))
+    return p.add(ir.Moment(out, p.positional(value.sym, args, params), args, params, caller_location()))
 
 
 def dot(x: Expr, y: Expr) -> Expr:
@@ -576,7 +607,7 @@ def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
         last = p.var_of(a).dims[-1].axis
         source = x if last == ax else x.rename({ax: last})
         return (a * source).sum(last)
-    rows = nested(a)
+    rows = nested("the array of a mix", a)
     size = p.var_of(x).size(ax)
     inner = p.fresh_axis(f"{ax.name}_in", len(rows[0]))
     same = len(rows) == len(rows[0])
@@ -584,11 +615,4 @@ def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
     return (weights * x.rename({ax: inner})).sum(inner)
 
 
-def apply(function: Function, args: Sequence[Any]) -> Expr:
-    """φ(args) as a pending expression."""
-    first = next(a for a in args if isinstance(a, Expr))
-    first.program.register(function)
-    return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
-
-
-__all__ = ["Expr", "Matrix", "Operand", "Program", "apply", "dot", "merge_dims", "mix", "moment", "softmax"]
+__all__ = ["Expr", "Matrix", "Operand", "Program", "dot", "mix", "moment", "softmax"]

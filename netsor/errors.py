@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import linecache
 import sys
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -34,7 +36,7 @@ class Location:
 
     def excerpt(self) -> str:
         """The source line with a caret line below it ('' when there is no source)."""
-        text = self.text
+        text = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in self.text)
         if not text.strip():
             return ""
         end = self.end_column if self.end_column and self.end_column > self.column else self.column + 1
@@ -66,15 +68,32 @@ class Diagnostic:
         return text
 
 
-class NetsorError(Exception):
-    """Base of all errors of this library; `diagnostic` says what, where, why and the remedy."""
+class NetsorWarning(UserWarning):
+    """Base of this library's warnings: what is computed as it stands and may not be meant, or takes long."""
 
-    def __init__(self, diagnostic: Diagnostic | str, **fields: Any) -> None:
+
+class SlowWarning(NetsorWarning):
+    """A call is expected to take more than ten seconds."""
+
+
+class SamplingWarning(NetsorWarning):
+    """A kernel has no exact rule and is sampled."""
+
+
+class NetsorError(Exception):
+    """Base of all errors of this library; `diagnostic` says what, where, why and the remedy.
+
+    `diagnostics` holds all that is wrong with a text, in its order, where several things are.
+    """
+
+    def __init__(self, diagnostic: Diagnostic | str, others: Sequence[Diagnostic] = (), **fields: Any) -> None:
         if isinstance(diagnostic, str):
             fields = {"code": "NT100", "severity": "error"} | fields
             diagnostic = Diagnostic(message=diagnostic, **fields)
         self.diagnostic = diagnostic
-        super().__init__(str(diagnostic))
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(others) or (diagnostic,)
+        self.partial: object = None  # a text's lines that could be read
+        super().__init__("\n".join(map(str, self.diagnostics)))
 
 
 class ProgramError(NetsorError, TypeError):
@@ -83,6 +102,13 @@ class ProgramError(NetsorError, TypeError):
 
 class ParseError(NetsorError, ValueError):
     """Text that is not a listing (NT0xx)."""
+
+
+class TooLargeError(NetsorError, ValueError):
+    """An expression that would grow beyond what can be worked with (NT005)."""
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message, (), **{"code": "NT005", "hint": "give parts of it names"} | fields)
 
 
 class CheckError(NetsorError, ValueError):
@@ -95,6 +121,15 @@ class InputError(NetsorError, ValueError):
 
 class UnsupportedError(NetsorError, NotImplementedError):
     """A limit that exists but that this version has no rule for (NT7xx)."""
+
+
+def warn(diagnostic: Diagnostic) -> None:
+    """A NetsorWarning at the first line of the stack outside this library."""
+    depth = 2
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_inside(frame):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(NetsorWarning(str(diagnostic)), stacklevel=depth)
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -110,6 +145,18 @@ def caller_location() -> Location | None:
     if frame is None:
         return None
     return _frame_location(frame)
+
+
+def user_location() -> Location | None:
+    """As `caller_location`, but outside the built-in programs too: where their arguments are given."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_inside(frame):
+        frame = frame.f_back
+    return None if frame is None else _frame_location(frame)
+
+
+def _is_inside(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).split(".")[0] == "netsor"
 
 
 def _frame_location(frame: FrameType) -> Location:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import sympy as sp
 
 from netsor import ir
+from netsor.definitions import proposed
 from netsor.errors import ProgramError, caller_location
-from netsor.functions import Function, exact
+from netsor.facts import merge_dims, transposes
+from netsor.functions import Function, constant, exact
 from netsor.readings import Readings
 from netsor.windows import Windowing, resolve
 
@@ -44,14 +46,12 @@ class Expr:
     @property
     def rows(self) -> ir.Dimension | None:
         """The width (or data dimension); None for scalars."""
-        args, _ = self.program._split(self.sym)
+        args, _ = self.program.split(self.sym)
         return next((a.rows for a in args if a.rows is not None), None)
 
     @property
     def axes(self) -> tuple[ir.Axis, ...]:
-        from netsor.dsl import merge_dims
-
-        args, params = self.program._split(self.sym)
+        args, params = self.program.split(self.sym)
         return tuple(d.axis for d in merge_dims(args + params))
 
     @property
@@ -72,9 +72,16 @@ class Expr:
     # ------------------------------------------------------------ arithmetic
 
     def __netsor_apply__(self, function: Function, args: Sequence[Any]) -> Expr:
-        from netsor.dsl import apply
-
         return apply(function, args)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "f")
+        instead = proposed(function)
+        raise _error(
+            f"torch's {name} takes tensors: an expression of a program is none", "NT108",
+            f"write ns.{instead}(x)" if instead else "ns.function(name, lambda x: …) makes a function of an expression",
+        )  # fmt: skip
 
     def _combine(self, other: Any, op: Callable[[Any, Any], Any]) -> Expr:
         if isinstance(other, Matrix):
@@ -82,19 +89,21 @@ class Expr:
         if isinstance(other, Expr):
             if other.program is not self.program:
                 raise _error("the expressions belong to different programs", "NT108")
-            self._same_width(other)
+            self.fits(other)
             return Expr(self.program, op(self.sym, other.sym))
-        try:
-            return Expr(self.program, op(self.sym, exact(other)))
-        except (sp.SympifyError, TypeError, AttributeError, ValueError):
-            raise _error(f"cannot combine a vector with {other!r}", "NT108") from None
+        return Expr(self.program, op(self.sym, constant(other, "a constant beside a vector")))
 
-    def _same_width(self, other: Expr) -> None:
+    def fits(self, other: Expr) -> None:
+        """ProgramError unless both have one width."""
         mine, theirs = self.rows, other.rows
         if mine is not None and theirs is not None and mine != theirs:
+            p = self.program
+            vectors = [next(v for v in p.split(x.sym)[0] if v.rows is not None) for x in (self, other)]
+            where = Readings(p).prose(p.origins(vectors, caller_location()))
             raise _error(
                 f"width mismatch: {self!r} has width {mine.name}, {other!r} has width {theirs.name}", "NT101",
-                "vectors of different widths never meet in one coordinatewise function; use a matrix between them",
+                "vectors of different widths never meet in one coordinatewise function; use a matrix between them;"
+                f" {where}",
             )  # fmt: skip
 
     def __add__(self, other: Any) -> Expr:
@@ -159,15 +168,23 @@ class Expr:
         kind: ir.Kind = source.kind if source.kind in ("C", "X") else "H"
         return self.program.new_var(None, kind, source.rows, None, dims)
 
-    def sum(self, axis: AxisLike) -> Expr:
-        return self._reduce(axis, "sum")
+    def sum(self, axis: AxisLike, *more: AxisLike) -> Expr:
+        """The sum over one axis or several."""
+        return self._reduced((axis, *more), "sum")
 
-    def mean(self, axis: AxisLike) -> Expr:
-        return self._reduce(axis, "mean")
+    def mean(self, axis: AxisLike, *more: AxisLike) -> Expr:
+        """The mean over one axis or several."""
+        return self._reduced((axis, *more), "mean")
 
-    def max(self, axis: AxisLike) -> Expr:
-        """The coordinatewise maximum over an axis."""
-        return self._reduce(axis, "max")
+    def max(self, axis: AxisLike, *more: AxisLike) -> Expr:
+        """The coordinatewise maximum over one axis or several."""
+        return self._reduced((axis, *more), "max")
+
+    def _reduced(self, axes: tuple[Any, ...], op: Literal["sum", "mean", "max"]) -> Expr:
+        out = self
+        for axis in axes:
+            out = out._reduced(tuple(axis), op) if isinstance(axis, tuple | list) else out._reduce(axis, op)
+        return out
 
     def _reduce(self, axis: AxisLike, op: Literal["sum", "mean", "max"]) -> Expr:
         found = self._has(axis)
@@ -182,7 +199,7 @@ class Expr:
 
     def place(self, axis: AxisLike, index: int, size: ir.Size | None = None) -> Expr:
         """The family that is this vector at `index` and the zero vector elsewhere."""
-        (dim,) = self.program._dims((axis,))
+        (dim,) = self.program.dims_of((axis,))
         if dim.axis in self.var.axes:
             raise _error(f"{self.var} already has the axis {dim.axis.name}", "NT107")
         out = self._like((*self.var.dims, dim if size is None else ir.Dim(dim.axis, size)))
@@ -212,11 +229,14 @@ class Expr:
         offsets: Sequence[Any] | None = None, stride: int | Sequence[int] = 1, padding: str | int = "same",
         dilation: int | Sequence[int] = 1, name: str = "k", outside: Literal["zero", "drop"] = "zero",
     ) -> Expr:  # fmt: skip
-        """Neighbourhoods x[stride·s + dilation·κ]: adds one axis of offsets, called `name` (numbered when taken)."""
+        """Neighbourhoods x[stride·s + dilation·κ]: adds one axis of offsets, called `name` (numbered when taken).
+
+        `padding` is "same" (as torch pads), "same_jax", "valid", "circular" or a number; see `netsor.windows`.
+        """
         names = (axes,) if isinstance(axes, str | ir.Axis) else tuple(axes)
         found = tuple(self._has(a) for a in names)
-        sizes = tuple(self.var.size(a) for a in found)
-        plan = resolve(sizes, size, offsets, stride, padding, dilation, caller_location())
+        read = tuple(d for a in found for d in self.var.dims if d.axis == a)
+        plan = resolve(read, size, offsets, stride, padding, dilation, caller_location())
         tap = self.program.fresh_axis(name, len(plan.offsets))
         table = dict(zip(found, plan.sizes, strict=True))
         dims = tuple(ir.Dim(d.axis, table.get(d.axis, d.size)) for d in self.var.dims)
@@ -224,6 +244,16 @@ class Expr:
         mode: Literal["zero", "wrap", "drop"] = "wrap" if plan.wrap else outside
         line = ir.Window(out, self.var, found, tap, plan.offsets, plan.stride, mode, caller_location())
         return self.program.add(line)
+
+
+def apply(function: Function, args: Sequence[Any]) -> Expr:
+    """φ(args) as a pending expression."""
+    vectors = [a for a in args if isinstance(a, Expr)]
+    first = vectors[0]
+    for other in vectors[1:]:
+        first.fits(other)
+    first.program.register(function)
+    return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
 
 
 class Matrix:
@@ -242,19 +272,14 @@ class Matrix:
     @property
     def T(self) -> Matrix:
         """The transpose; (Wᵀ)ᵀ is W, and Wᵀ is made once."""
-        for line in self.program._lines:
-            if isinstance(line, ir.Trsp):
-                if line.out is self.var:
-                    return Matrix(self.program, line.of)
-                if line.of is self.var:
-                    return Matrix(self.program, line.out)
+        known = transposes(self.program.lines).get(self.var)
+        if known is not None:
+            return Matrix(self.program, known)
         out = self.program.new_var(None, "A", self.var.cols, self.var.rows, self.var.dims)
         self.program.add(ir.Trsp(out, self.var, caller_location()))
         return Matrix(self.program, out)
 
     def __matmul__(self, x: Any) -> Expr:
-        from netsor.dsl import merge_dims
-
         if isinstance(x, Matrix):
             raise _error(
                 f"{self.var} @ {x.var}: a matrix is applied to a vector, matrices are not multiplied", "NT102",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 import sympy as sp
 
@@ -81,8 +82,10 @@ class _Formal:
                 return f"{ref(line.out)} := softmax[{name_text(line.axis.name)}]({self.named(line.of)}{mask})"
             case ir.Trsp():
                 return f"{ref(line.out)} := {ref(line.of)}ᵀ"
-            case _:
+            case ir.Window() | ir.Unwindow() | ir.Place() | ir.Shift():
                 return f"{ref(line.out)} := {index_form(line)}"
+            case _:
+                assert_never(line)
 
     def _coordinatewise(self, line: ir.Nonlin | ir.Moment) -> str:
         table = {ir.arg(i): self.value(v) for i, v in enumerate(line.args)}

@@ -7,28 +7,42 @@ and differentiate by name (`relu'`). `Function.definition` writes a head in symp
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
+from contextlib import suppress
 from functools import cache
+from itertools import combinations
 from typing import Any, Literal
 
 import sympy as sp
+from sympy.core.relational import Relational
+
+from netsor import markup
+from netsor.definitions import arity_of, defined, refused
+from netsor.errors import TooLargeError
+from netsor.measure import MOST_LEVELS, MOST_NODES, MOST_TERMS, derivative_size, levels, terms, tree_size, written_size
+from netsor.names import checked
+from netsor.quantity import quantity
 
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
 Parity = Literal["odd", "even"] | None
 FLIPPED: dict[Parity, Parity] = {"odd": "even", "even": "odd", None: None}  # of the derivative
 
 
-def exact(value: Any) -> sp.Expr:
+def exact(value: Any, what: str = "a constant") -> sp.Expr:
     """A number as an exact sympy number; a float is read by its shortest decimal form."""
     if isinstance(value, sp.Basic):
         return value.xreplace({f: sp.Rational(str(f)) for f in value.atoms(sp.Float)})
-    if isinstance(value, float):
-        return sp.Rational(repr(value)) if math.isfinite(value) else sp.Float(value)
-    if isinstance(value, Fraction):
-        return sp.Rational(value.numerator, value.denominator)
-    return sp.sympify(value)
+    number = quantity(what, value)
+    if isinstance(number, float):
+        return sp.Rational(repr(number))
+    return sp.Rational(number.numerator, number.denominator)
+
+
+def constant(value: Any, what: str = "a parameter of a function") -> sp.Expr:
+    """A real number as an exact sympy number; sympy's own may be irrational."""
+    if isinstance(value, sp.Basic) and (value.free_symbols or not isinstance(value, sp.Expr) or not value.is_real):
+        quantity(what, value)  # says what is wrong with it
+    return exact(value, what)
 
 
 def _applied(spec: Function, args: tuple[sp.Expr, ...]) -> sp.Expr:
@@ -112,7 +126,7 @@ class Function:
         self.kinks = kinks
         self.jumps = jumps
         self.evaluate = evaluate
-        self.latex = latex or rf"\mathrm{{{name.replace('_', chr(92) + '_')}}}"
+        self.latex = latex or rf"\mathrm{{{markup.math(name)}}}"
         self.torch = torch
         self.user = user  # made by ns.function or ns.numeric: a listing must define it
         self._definition = definition
@@ -133,6 +147,14 @@ class Function:
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def known(self) -> str:
+        """The name by which tables list built-in functions; "" for the user's own and their derivatives."""
+        root = self
+        while root.origin is not None:
+            root = root.origin
+        return "" if root.user else self.name
 
     @property
     def numeric(self) -> bool:
@@ -167,7 +189,10 @@ class Function:
         if self._definition is None:
             raise ValueError(f"{self.name} is numeric and was given no derivative; pass derivative=")
         symbols = _symbols(self.arity)
-        body = sp.diff(self.definition(*symbols), symbols[index])
+        definition = self.definition(*symbols)
+        if derivative_size(definition) > MOST_NODES or levels(self) > MOST_LEVELS:
+            raise TooLargeError(f"the derivative of {self.name} is too large to be written")
+        body = sp.diff(definition, symbols[index])
         flipped = FLIPPED[self.parity]
         return Function(
             f"{self.name}'" if self.arity == 1 else f"{self.name}'{index + 1}",
@@ -196,6 +221,11 @@ class Function:
         return self.sym(*args)
 
 
+def undifferentiated(function: Function) -> Function:
+    """The function that a derivative, named by primes, is one of."""
+    return function if function.origin is None else undifferentiated(function.origin)
+
+
 @cache
 def _symbols(k: int) -> tuple[sp.Symbol, ...]:
     return tuple(sp.Symbol(f"x{i}", real=True) for i in range(k))
@@ -215,7 +245,7 @@ def _sign_of(x: sp.Expr) -> int | None:
 
 def _step_value(x: sp.Expr) -> sp.Expr | None:
     s = _sign_of(x)
-    return None if s is None else sp.Integer(1 if s > 0 else 0)
+    return None if s is None else sp.Rational(1 + s, 2)
 
 
 def _sign_value(x: sp.Expr) -> sp.Expr | None:
@@ -229,7 +259,7 @@ def _relu_value(x: sp.Expr) -> sp.Expr | None:
 
 
 def _zero_at_zero(x: sp.Expr) -> sp.Expr | None:
-    return sp.Integer(0) if x.is_zero else None
+    return sp.Integer(0) if x.is_number and x.is_zero else None
 
 
 def _abs_value(x: sp.Expr) -> sp.Expr | None:
@@ -243,8 +273,8 @@ def _no_derivative(_: int) -> Function:
 
 zero = Function("zero", lambda x: sp.Integer(0), opaque=False, parity="even", growth="bounded")
 step = Function(
-    "step", lambda x: sp.Heaviside(x, 0), derivative=_no_derivative, growth="bounded", kinks=(0.0,), jumps=True,
-    evaluate=_step_value,
+    "step", lambda x: sp.Heaviside(x, sp.Rational(1, 2)), derivative=_no_derivative, growth="bounded", kinks=(0.0,),
+    jumps=True, evaluate=_step_value,
 )  # fmt: skip
 sign = Function(
     "sign", lambda x: 2 * step.head(x) - 1, derivative=_no_derivative, parity="odd", growth="bounded", kinks=(0.0,),
@@ -262,7 +292,7 @@ abs = Function(
 
 def leaky_relu(a: Any = 0.01) -> Function:
     """max(x, a x) for a ≤ 1."""
-    return _leaky_relu(exact(a))
+    return _leaky_relu(constant(a))
 
 
 def _family(f: Function, maker: Callable[..., Function], *parameters: Any) -> Function:
@@ -285,13 +315,13 @@ def _leaky_relu(c: sp.Expr) -> Function:
 
 
 def _elu_tail(x: sp.Expr, order: int) -> sp.Expr:
-    """d^order/dx^order of (eˣ − 1)[x ≤ 0] away from 0, with [x ≤ 0] = 1 − step(x)."""
+    """d^order/dx^order of (eˣ − 1)[x < 0] away from 0, with [x < 0] = 1 − step(x)."""
     return (sp.exp(x) - (1 if order == 0 else 0)) * (1 - step.head(x))
 
 
 def elu_alpha(alpha: Any) -> Function:
     """x for x > 0, alpha (eˣ − 1) otherwise."""
-    return _elu_alpha(exact(alpha))
+    return _elu_alpha(constant(alpha))
 
 
 @cache
@@ -335,7 +365,7 @@ cube = Function("cube", lambda x: x**3, opaque=False, parity="odd", growth="poly
 
 def polynomial(coefficients: Sequence[Any]) -> Function:
     """Σ_i coefficients[i] xⁱ."""
-    c = [exact(a) for a in coefficients]
+    c = [constant(a) for a in coefficients]
     text = ", ".join(map(str, c))
 
     def parity() -> Parity:
@@ -379,14 +409,18 @@ for _f in _BUILTIN:
     _f.made_by = (builtin, (_f.name,))
 
 
-def as_function(phi: str | Function) -> Function:
-    """A Function from its name; KeyError lists the known names."""
+def as_function(phi: Any) -> Function:
+    """A Function from its name; InputError says what to write instead of another name or a function of torch."""
     if isinstance(phi, Function):
         return phi
-    try:
-        return builtin(phi)
-    except KeyError:
-        raise KeyError(f"no function is called {phi!r}; known: {', '.join(builtin_names())}") from None
+    if isinstance(phi, str):
+        with suppress(KeyError):
+            return builtin(phi)
+        raise refused(f"no function is called {phi!r}", phi, f"the names are {', '.join(builtin_names())}")
+    raise refused(
+        f"a nonlinearity is a name or an ns.Function, got {phi!r}", phi,
+        "ns.function(name, lambda x: …) makes one of an expression, ns.numeric(name, f) of a torch function",
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- the user's own
@@ -405,13 +439,14 @@ def function(
 
     Parity of a function of one argument is found by substitution; growth by the checker.
     """
-    count = arity if arity is not None else definition.__code__.co_argcount
+    checked(name, "a function")
+    count = arity if arity is not None else arity_of(name, definition)
     symbols = _symbols(count)
-    body = exact(definition(*symbols))
+    body = exact(defined(name, definition, symbols))
     if parity is None and count == 1:
         parity = expression_parity(body, symbols[0])
-    if not kinks and any(h.spec.kinks for h in body.atoms(Head)):
-        kinks = expression_kinks(body, symbols[0]) if count == 1 else ()
+    if not kinks and count == 1:
+        kinks = expression_kinks(body, symbols[0])
     return _defined(name, symbols, body, parity, growth, kinks)
 
 
@@ -437,6 +472,7 @@ def numeric(
     kinks: tuple[float, ...] = (),
 ) -> Function:
     """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse."""
+    checked(name, "a function")
     if isinstance(derivative, Function) or derivative is None:
         prime = derivative
     else:
@@ -458,44 +494,66 @@ def _numeric(
 
 # ---------------------------------------------------------------- facts about expressions
 
+MOST_WRITTEN = 200_000  # nodes
+MOST_COMPARED = 2_000  # nodes of an expression whose parity is sought
+
 
 def write_out(expr: sp.Expr, keep: frozenset[str] = frozenset()) -> sp.Expr:
-    """Every head replaced by its definition, down to sympy's own functions and the heads named in `keep`."""
+    """Every head replaced by its definition, down to sympy's own functions and the heads named in `keep`.
+
+    TooLargeError before an expression of more than MOST_WRITTEN nodes is made.
+    """
+    if written_size(expr) > MOST_WRITTEN:
+        raise TooLargeError("an expression whose functions are too large to be written out")
     while True:
-        heads = {h for h in expr.atoms(Head) if h.spec.name not in keep and not h.spec.numeric}
+        heads = {h for h in expr.atoms(Head) if h.spec.known not in keep and not h.spec.numeric}
         if not heads:
             return expr
         expr = expr.xreplace({h: h.spec.definition(*h.args) for h in heads})
 
 
 def expression_parity(expr: sp.Expr, *symbols: sp.Symbol) -> Parity:
-    """'odd' or 'even' when flipping the sign of all symbols provably flips or keeps the expression."""
+    """'odd' or 'even' when flipping the sign of all symbols provably flips or keeps the expression.
+
+    None also where an expression is too large to be expanded.
+    """
     flipped = expr.subs({s: -s for s in symbols}, simultaneous=True)
     for parity, candidate in (("even", expr), ("odd", -expr)):
-        if flipped == candidate or sp.expand(flipped - candidate) == 0:
+        if flipped == candidate or _vanishes(flipped - candidate):
             return parity  # type: ignore[return-value]
+    if written_size(expr) > MOST_COMPARED:
+        return None
     basic = frozenset({"step", "tanh", "erf"})
-    difference = {
-        "even": sp.expand(write_out(flipped - expr, basic)),
-        "odd": sp.expand(write_out(flipped + expr, basic)),
-    }
-    for parity, value in difference.items():
-        if value == 0:
+    for parity, difference in (("even", flipped - expr), ("odd", flipped + expr)):
+        if _vanishes(write_out(difference, basic)):
             return parity  # type: ignore[return-value]
     return None
 
 
+def _vanishes(difference: sp.Expr) -> bool:
+    """Is zero when expanded."""
+    if tree_size(difference) > MOST_COMPARED or terms(difference) > MOST_TERMS:
+        return False
+    return bool(sp.expand(difference) == 0)
+
+
 def expression_kinks(expr: sp.Expr, symbol: sp.Symbol) -> tuple[float, ...]:
-    """Points where an inner kinked head of a function of one variable sits."""
+    """Points where an inner kinked function of one variable sits, or where one piece follows another."""
     points: set[float] = set()
-    for h in expr.atoms(Head):
-        inner = h.args[0]
-        for k in h.spec.kinks if inner.has(symbol) else ():
-            if inner.is_polynomial(symbol):
-                points.update(float(r) for r in sp.real_roots(sp.Poly(inner - k, symbol)))
-            else:
-                points.update(_crossings(write_out(inner - k), symbol))
+    for e in _switches(expr):
+        if e.has(symbol) and e.is_polynomial(symbol):
+            points.update(float(r) for r in sp.real_roots(sp.Poly(e, symbol)))
+        elif e.has(symbol):
+            points.update(_crossings(write_out(e), symbol))
     return tuple(sorted(points))
+
+
+def _switches(expr: sp.Expr) -> set[sp.Expr]:
+    """Expressions at whose zeros something inside changes its branch."""
+    found = {h.args[0] - exact(k) for h in expr.atoms(Head) if len(h.args) == 1 for k in h.spec.kinks}
+    found |= {e.args[0] for e in expr.atoms(sp.Heaviside, sp.sign, sp.Abs)}
+    found |= {r.lhs - r.rhs for p in expr.atoms(sp.Piecewise) for r in p.atoms(Relational)}
+    return found | {a - b for e in expr.atoms(sp.Max, sp.Min) for a, b in combinations(e.args, 2)}
 
 
 _REACH, _GRID = 32, 64  # where crossings are sought, and in how many steps per unit

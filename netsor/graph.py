@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netsor import ir
-from netsor.dsl import inputs_of
+from netsor.facts import inputs_of
+from netsor.names import shown
 from netsor.text.printer import Listing
 
 if TYPE_CHECKING:
@@ -44,4 +45,6 @@ def mermaid(p: ir.ProgramLike) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+    """Text between quotes: Mermaid reads #…; as characters, backquotes as Markdown, and the rest is HTML."""
+    table = {"#": "#35;", "`": "#96;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"}
+    return "".join(table.get(c, c) for c in shown(text))

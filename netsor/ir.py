@@ -314,24 +314,9 @@ class Softmax:
     loc: Location | None = None
 
 
-Line = (
-    InputMatrix
-    | InputVector
-    | InputScalar
-    | Data
-    | Trsp
-    | MatMul
-    | Nonlin
-    | Moment
-    | Window
-    | Unwindow
-    | At
-    | Place
-    | Shift
-    | Rename
-    | Reduce
-    | Softmax
-)
+IndexForm = Window | Unwindow | At | Place | Shift | Rename
+
+Line = InputMatrix | InputVector | InputScalar | Data | Trsp | MatMul | Nonlin | Moment | IndexForm | Reduce | Softmax
 
 
 # ---------------------------------------------------------------- statements about a program

@@ -1,7 +1,8 @@
 """Layers: macros over the DSL, the vector first, then width and name.
 
 Each is a few lines that a program could write itself; nothing downstream knows a layer. A residual connection is `+`.
-`array` stands for further arguments of `Program.matrix`: multiplier, axes, trainable, fan_in.
+`array` stands for further arguments of `Program.matrix`: multiplier, axes, trainable, fan_in. `trainable` holds for all
+arrays of a layer, the others for its matrices.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Literal, NoReturn, cast
 
 from netsor import constants, ir
 from netsor.cells import gru_cell, lstm_cell
+from netsor.check.types import size_text
 from netsor.concat import Concat, concat, root
 from netsor.dsl import AxisLike, dot, mix, moment, softmax
 from netsor.errors import ProgramError, UnsupportedError, caller_location
@@ -30,8 +32,10 @@ def _bias_name(matrix: str) -> str:
     return "b" + matrix[1:] if matrix[:1] == "W" else f"b_{matrix}"
 
 
-def _with_bias(h: Expr, n: Any, name: str, bias_var: ir.Number | None) -> Expr:
-    return h if bias_var is None else h + h.program.bias(_bias_name(name), n, var=bias_var)
+def _with_bias(h: Expr, n: Any, name: str, bias_var: ir.Number | None, array: Mapping[str, Any]) -> Expr:
+    if bias_var is None:
+        return h
+    return h + h.program.bias(_bias_name(name), n, var=bias_var, trainable=array.get("trainable", True))
 
 
 # ---------------------------------------------------------------- dense
@@ -42,7 +46,7 @@ def dense(
 ) -> Expr:  # fmt: skip
     """h = W x + b, W = ω/√cols, ω ~ N(0, var), b ~ N(0, bias_var); b is called after W (`W1` gives `b1`)."""
     W = x.program.matrix(name, n, x, var=var, **array)
-    return _with_bias(W @ x, n, name, bias_var)
+    return _with_bias(W @ x, n, name, bias_var, array)
 
 
 def token_embedding(x: Expr, n: Any, name: str, var: ir.Number = 1, **array: Any) -> Expr:
@@ -83,11 +87,14 @@ def conv(
     read = x.window(names, size=size, offsets=offsets, stride=stride, padding=padding, dilation=dilation)
     tap = read.dims[-1]
     own = () if shared else tuple(_dim(cast(Expr, read), a) for a in names)
+    if isinstance(fan_in, str) and fan_in not in ("channels", "channels*kernel"):
+        message = f"fan_in of {name} is 'channels', 'channels*kernel', None or a number, got {fan_in!r}"
+        raise ProgramError(message, code="NT108", location=caller_location())
     if fan_in == "channels*kernel":
         array["multiplier"] = array.get("multiplier", 1) * root(Fraction(1, cast(int, tap.size)))
     array["fan_in"] = "cols" if isinstance(fan_in, str) else fan_in
     W = x.program.matrix(name, n, read, var=var, axes=(tap, *own), **array)
-    return _with_bias((W @ read).sum(tap.axis), n, name, bias_var)
+    return _with_bias((W @ read).sum(tap.axis), n, name, bias_var, array)
 
 
 def conv_unshared(x: Expr | Concat, n: Any, name: str, axes: Axes, **more: Any) -> Expr:
@@ -108,11 +115,15 @@ def conv_transposed(
         size = 3
     p, target = x.program, like if like is not None else x
     found = tuple(x._has(a) for a in _axes(axes))
-    plan = resolve([_dim(target, a).size for a in found], size, offsets, stride, padding, dilation, caller_location())
-    if tuple(_dim(x, a).size for a in found) != plan.sizes:
+    plan = resolve([_dim(target, a) for a in found], size, offsets, stride, padding, dilation, caller_location())
+    sizes = tuple(_dim(x, a).size for a in found)
+    if sizes != plan.sizes:
+        mine, given = (", ".join(map(size_text, part)) for part in (plan.sizes, sizes))
         raise ProgramError(
-            f"a convolution of this kind from {target!r} does not give the sizes of {x!r}", code="NT107",
-            location=caller_location(), hint="like= is the vector whose convolution has the sizes of x",
+            f"a convolution of this kind from {target!r} does not give the sizes of {x!r}: it gives {mine} along"
+            f" {', '.join(a.name for a in found)}, {x!r} has {given}", code="NT107",
+            location=caller_location(), hint="like= is the vector whose convolution has the sizes of x; "
+            + p.origins((target.var, x.var), caller_location()),
         )  # fmt: skip
     tap = ir.Dim(p.fresh_axis("k", len(plan.offsets)), len(plan.offsets))
     y = (p.matrix(name, n, x, var=var, axes=(tap,), **array) @ x).var
@@ -120,14 +131,22 @@ def conv_transposed(
     out = p.new_var(None, "H", y.rows, None, dims)
     outside: Literal["zero", "wrap"] = "wrap" if plan.wrap else "zero"
     line = ir.Unwindow(out, y, found, tap.axis, plan.offsets, plan.stride, outside, caller_location())
-    return _with_bias(p.add(line), n, name, bias_var)
+    return _with_bias(p.add(line), n, name, bias_var, array)
+
+
+def _pool_sizes(windows: Any) -> tuple[int, ...]:
+    if not isinstance(windows, Mapping) or not windows:
+        message = f"the windows of a pool are a dict from axis to size, got {windows!r}"
+        hint = "{'row': 2, 'col': 2}"
+        raise ProgramError(message, code="NT107", location=caller_location(), hint=hint)
+    return tuple(windows.values())
 
 
 def avg_pool(
     x: Expr, windows: Mapping[Any, int], stride: int | Sequence[int] | None = None, padding: str | int = "valid"
 ) -> Expr:  # fmt: skip
     """y[s] = (1/|κ|) Σ_κ x[stride·s + κ], windows `{axis: size}`; the stride is the window's size if not given."""
-    sizes = tuple(windows.values())
+    sizes = _pool_sizes(windows)
     read = x.window(tuple(windows), size=sizes, stride=sizes if stride is None else stride, padding=padding)
     return read.mean(read.dims[-1].axis)
 
@@ -136,7 +155,7 @@ def max_pool(
     x: Expr, windows: Mapping[Any, int], stride: int | Sequence[int] | None = None, padding: str | int = "valid"
 ) -> Expr:  # fmt: skip
     """y[s] = max_κ x[stride·s + κ] coordinatewise; positions outside are left out."""
-    sizes = tuple(windows.values())
+    sizes = _pool_sizes(windows)
     steps = sizes if stride is None else stride
     read = x.window(tuple(windows), size=sizes, stride=steps, padding=padding, outside="drop")
     return read.max(read.dims[-1].axis)

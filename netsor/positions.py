@@ -8,31 +8,27 @@ from typing import Any, assert_never
 
 from netsor import ir
 from netsor.errors import ProgramError
+from netsor.sizes import number
 
 Index = Mapping[str, int]  # by axis; axes that a variable lacks are ignored
-IndexForm = ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename
 SizeOf = Callable[[ir.Size], int]
 
 
 def size_at(size: ir.Size, sizes: Mapping[str, int]) -> int:
     """A size, given the sizes of the axes."""
-    match size:
-        case int():
-            return size
-        case ir.SizeOf(axis):
-            if axis not in sizes:
-                raise ProgramError(
-                    f"the size of the axis {axis} is not known", code="NT107",
-                    hint=f"unroll at a size: p.unroll({{{axis!r}: 3}})",
-                )  # fmt: skip
-            return sizes[axis]
-        case ir.Strided(of, minus, stride):
-            return -((minus - size_at(of, sizes)) // stride)
-        case _:
-            assert_never(size)
+
+    def known(axis: str) -> int:
+        if axis not in sizes:
+            raise ProgramError(
+                f"the size of the axis {axis} is not known", code="NT107",
+                hint=f"unroll at a size: p.unroll({{{axis!r}: 3}})",
+            )  # fmt: skip
+        return sizes[axis]
+
+    return number(size, known)
 
 
-def sources(line: IndexForm, index: Index, size: SizeOf) -> list[dict[str, int]] | None:
+def sources(line: ir.IndexForm, index: Index, size: SizeOf) -> list[dict[str, int]] | None:
     """The indices whose elements add up to the element at `index`; none: zero; None: left out of a maximum."""
     match line:
         case ir.Window():

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from netsor import ir
 from netsor.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from netsor.text.printer import Listing
 
 NUMBERED = re.compile(r"(?<![\w.])(_\d+)(?:\[\w+(?:, \w+)*\])?(?![\w\[])")
 NUMBERED_ANYWHERE = re.compile(r"(?<![\w.])_\d+\b")
@@ -22,6 +27,12 @@ class Readings:
         self.lines = {line.out.name: line for line in p.lines}
         self._known: dict[str, str] = {}
 
+    @cached_property
+    def _listing(self) -> Listing:
+        from netsor.text.printer import Listing
+
+        return Listing(self.p)
+
     def of(self, name: str) -> str:
         """The right side of the line, or the name itself."""
         if NUMBERED.fullmatch(name) is None or name not in self.lines:
@@ -34,10 +45,8 @@ class Readings:
         return self._known[name]
 
     def _right(self, line: ir.Line) -> str | None:
-        from netsor.text.printer import Listing
-
         try:
-            return self.within(Listing(self.p).right(line))
+            return self.within(self._listing.right(line))
         except (AssertionError, AttributeError, KeyError, StopIteration, TypeError, ValueError):
             return None  # an ill-typed line has no listing
 
@@ -55,9 +64,9 @@ class Readings:
 
     def diagnostic(self, d: Diagnostic) -> Diagnostic:
         """A finding whose message and hint read well."""
-        return replace(d, message=self._prose(d.message), hint=None if d.hint is None else self._prose(d.hint))
+        return replace(d, message=self.prose(d.message), hint=None if d.hint is None else self.prose(d.hint))
 
-    def _prose(self, text: str) -> str:
+    def prose(self, text: str) -> str:
         """Names that the text itself explains, `_5 = 2*h`, and names in brackets behind what they name stay."""
 
         def read(m: re.Match[str]) -> str:

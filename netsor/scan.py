@@ -43,7 +43,7 @@ def scan(p: Program, axis: ir.Axis, init: Any, step: Callable[..., Any], reverse
 
 def _bind(p: Program, axis: ir.Axis, shifts: list[ir.Var], results: list[ir.Var], single: bool) -> Any:
     for var, result in zip(shifts, results, strict=True):
-        line = next(x for x in p._lines if x.out is var)
+        line = next(x for x in p.lines if x.out is var)
         p.replace_line(line, of=result)
     handles = tuple(p.handle(r) for r in results)
     return handles[0] if single else handles

@@ -26,11 +26,13 @@ from netsor import ir
 from netsor.base import Base
 from netsor.batch import joined
 from netsor.constants import free_name
-from netsor.dsl import Program, moment, nested
+from netsor.declared import as_program
+from netsor.dsl import Program, moment
 from netsor.errors import CheckError, UnsupportedError
 from netsor.expressions import Expr
 from netsor.functions import exact
 from netsor.history import History, gathered
+from netsor.quantity import nested
 from netsor.relabel import relabelled
 from netsor.training import Loss, Recursion, bad, batch_schedule, loss_of, recursions, target_array
 
@@ -48,6 +50,7 @@ def train(
     """
     if reduction not in ("mean", "sum"):
         raise bad(f'reduction is "mean" or "sum", got {reduction!r}')
+    p = as_program("ns.train", p)
     _refuse(p, freeze)
     base = Base(p, *joined(p, inputs, test_inputs), frozenset(freeze))
     schedule = batch_schedule(batches, steps, base.count)
@@ -55,7 +58,7 @@ def train(
     outputs = 1 if base.classes is None else cast(int, base.classes.size)
     values = target_array(targets, base.count, outputs, loss)
     rates = recursions([line.out.name for line in base.trained], lr, momentum, weight_decay)
-    training = Training(base, found, nested(values), rates, reduction == "mean")
+    training = Training(base, found, nested("targets", values), rates, reduction == "mean")
     for t in range(steps):
         training.evaluate(t)
         training.step(t, schedule[t])
@@ -107,8 +110,9 @@ class Training:
     def __init__(self, base: Base, loss: Loss, targets: Any, rates: Mapping[str, Recursion], mean: bool) -> None:
         self.base, self.loss, self.targets, self.mean = base, loss, targets, mean
         q = base.program
-        self.p = p = Program(q.name)
-        p._widths, p._axes, p._functions = dict(q._widths), dict(q._axes), dict(q._functions)
+        self.p = p = Program.from_parts(q.name, q.widths, (), functions=q.functions)
+        for axis in q.axes:
+            p.as_axis(axis)
         self.fixed: Vars = {}
         self.state: Vars = {}
         self.buffers: dict[ir.Var, Expr] = {}
@@ -151,7 +155,7 @@ class Training:
     def _twin(self, v: ir.Var, suffix: str, batch: ir.Dim | None, kind: ir.Kind, into: Vars) -> None:
         """A variable of the new program for one of a step, along the batch's axis instead of the samples'."""
         dims = v.dims if batch is None else tuple(batch if d.axis == self.base.sample else d for d in v.dims)
-        name = None if v in self.base.program._auto else free_name(self.p, f"{v.name}{suffix}")
+        name = None if self.base.program.is_unnamed(v) else free_name(self.p, f"{v.name}{suffix}")
         into[v] = self.p.new_var(name, kind, v.rows, v.cols, dims)
 
     # ------------------------------------------------------------ the lines of a step
@@ -248,8 +252,8 @@ class Training:
             if history.left is not None and history.right is not None:
                 write, read = (history.right, history.left) if flipped else (history.left, history.right)
                 total = total - self._moved(history, weight.recursion, write, read, z) * factor
-        args, params = p._split(total.sym)
-        p.add(ir.Nonlin(made.out, p._positional(total.sym, args, params), args, params, line.loc))
+        args, params = p.split(total.sym)
+        p.add(ir.Nonlin(made.out, p.positional(total.sym, args, params), args, params, line.loc))
 
     def _moved(self, history: History, recursion: Recursion, write: Expr, read: Expr, z: Expr) -> Expr:
         """Σ_past moved · write moment(read z)."""

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any
+from typing import Any, assert_never
 
 import sympy as sp
 
@@ -21,7 +21,7 @@ from netsor.constants import free_name
 from netsor.dsl import Program
 from netsor.errors import Location, ProgramError, UnsupportedError
 from netsor.expressions import Expr
-from netsor.positions import Index, IndexForm, axis_covariance, limit_at, size_at, sources
+from netsor.positions import Index, axis_covariance, limit_at, size_at, sources
 
 Key = tuple[ir.Var, tuple[int, ...]]
 
@@ -48,9 +48,7 @@ class Unrolled:
     def __init__(self, p: Program, sizes: Mapping[str, int], shared: Unrolled | None = None) -> None:
         self.source = p
         self.sizes = {a.name: a.size for a in p.axes if a.size is not None} | dict(sizes)
-        self.program = Program(p.name)
-        self.program._widths = {w.name: w for w in p.widths}
-        self.program._functions = dict(p.functions)
+        self.program = Program.from_parts(p.name, p.widths, (), functions=p.functions)
         self.lines: dict[ir.Var, ir.Line] = {line.out: line for line in p.lines}
         self.shared: dict[Key, Any] = {} if shared is None else {**shared.shared, **shared.elements}
         self.elements: dict[Key, Any] = {}  # a variable, a number (a constant vector or scalar), None when left out
@@ -122,45 +120,48 @@ class Unrolled:
     def _element(self, line: ir.Line, index: dict[str, int]) -> Any:
         name = element_name(line.out, tuple(index.values()))
         match line:
-            case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp():
-                return self._input(line, index, name)
+            case ir.InputMatrix() | ir.InputVector():
+                return self._array(line, index, name)
+            case ir.InputScalar():
+                return self._scalar(line, index, name)
+            case ir.Data():
+                return self._add(dataclasses.replace(line, out=self._new(name, line.out.kind, line.out.rows)))
+            case ir.Trsp():
+                return self._trsp(line, index, name)
             case ir.MatMul():
-                x = self.get(line.vector, index)
-                if x == 0:
-                    return sp.Integer(0)
-                matrix, vector = self.get(line.matrix, index), self.vector(x, line.vector)
-                out = self._new(name, "G", line.out.rows)
-                return self._add(ir.MatMul(out, matrix, vector, line.loc))
+                return self._matmul(line, index, name)
             case ir.Nonlin() | ir.Moment():
-                table = {ir.arg(i): self._sym(self.get(v, index)) for i, v in enumerate(line.args)}
-                table |= {ir.param(i): self._sym(self.get(v, index)) for i, v in enumerate(line.params)}
-                return self._coordinatewise(line, line.expr.xreplace(table), name)
+                return self._function(line, index, name)
             case ir.Reduce():
                 return self._reduce(line, index, name)
             case ir.Softmax():
                 return self._softmax(line, index, name)
-            case _:
+            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
                 return self._moved(line, index, name)
+            case _:
+                assert_never(line)
 
-    def _input(
-        self,
-        line: ir.InputMatrix | ir.InputVector | ir.InputScalar | ir.Data | ir.Trsp,
-        index: dict[str, int],
-        name: str,
-    ) -> Any:
-        v = line.out
-        if isinstance(line, ir.InputMatrix | ir.InputVector):
-            return self._array(line, index, name)
-        if isinstance(line, ir.InputScalar):
-            limit = limit_at(line, tuple(index.values()))
-            if v.dims and not line.per_sample and limit == 0:
-                return sp.Integer(0)
-            out = self._new(name, "C", None)
-            return self._add(dataclasses.replace(line, out=out, limit=limit))
-        if isinstance(line, ir.Trsp):
-            of = self.get(line.of, index)
-            return self._add(ir.Trsp(self._new(name, "A", v.rows, v.cols), of, line.loc))
-        return self._add(dataclasses.replace(line, out=self._new(name, v.kind, v.rows)))
+    def _scalar(self, line: ir.InputScalar, index: Index, name: str) -> Any:
+        limit = limit_at(line, tuple(index.values()))
+        if line.out.dims and not line.per_sample and limit == 0:
+            return sp.Integer(0)
+        return self._add(dataclasses.replace(line, out=self._new(name, "C", None), limit=limit))
+
+    def _trsp(self, line: ir.Trsp, index: Index, name: str) -> ir.Var:
+        of = self.get(line.of, index)
+        return self._add(ir.Trsp(self._new(name, "A", line.out.rows, line.out.cols), of, line.loc))
+
+    def _matmul(self, line: ir.MatMul, index: Index, name: str) -> Any:
+        x = self.get(line.vector, index)
+        if x == 0:
+            return sp.Integer(0)
+        matrix, vector = self.get(line.matrix, index), self.vector(x, line.vector)
+        return self._add(ir.MatMul(self._new(name, "G", line.out.rows), matrix, vector, line.loc))
+
+    def _function(self, line: ir.Nonlin | ir.Moment, index: Index, name: str) -> Any:
+        table = {ir.arg(i): self._sym(self.get(v, index)) for i, v in enumerate(line.args)}
+        table |= {ir.param(i): self._sym(self.get(v, index)) for i, v in enumerate(line.params)}
+        return self._coordinatewise(line, line.expr.xreplace(table), name)
 
     def _array(self, line: ir.InputMatrix | ir.InputVector, index: Index, name: str) -> ir.Var:
         if isinstance(line, ir.InputVector):
@@ -168,7 +169,7 @@ class Unrolled:
             line = dataclasses.replace(line, var=var, cov=self._cov(line, index), axis_cov=())
         known = self.shared.get((line.out, tuple(index.values())))
         if isinstance(known, ir.Var):
-            self.program._adopt(dataclasses.replace(line, out=known))
+            self.program.adopt(dataclasses.replace(line, out=known))
             return known
         v = line.out
         return self._add(dataclasses.replace(line, out=self._new(name, v.kind, v.rows, v.cols)))
@@ -195,18 +196,18 @@ class Unrolled:
         p, out = self.program, line.out
         if not sym.free_symbols:
             return sym
-        args, params = p._split(sym)
+        args, params = p.split(sym)
         if isinstance(line, ir.Moment) and args:
             made = self._new(name, "C", None)
-            return self._add(ir.Moment(made, p._positional(sym, args, params), args, params, line.loc))
+            return self._add(ir.Moment(made, p.positional(sym, args, params), args, params, line.loc))
         if isinstance(sym, sp.Symbol) and (args or out.kind == "C"):
             return p.var_of_symbol(sym)
         if not args and out.kind != "C":
             sym = sym * self._one(out).sym
-            args, params = p._split(sym)
+            args, params = p.split(sym)
         rule = ir.Nonlin if args else ir.Moment
         made = self._new(name, out.kind, out.rows)
-        return self._add(rule(made, p._positional(sym, args, params), args, params, line.loc))
+        return self._add(rule(made, p.positional(sym, args, params), args, params, line.loc))
 
     def _reduce(self, line: ir.Reduce, index: Index, name: str) -> Any:
         count = self.size(line.of.size(line.axis))
@@ -224,7 +225,7 @@ class Unrolled:
             weights[i] = mask * sp.exp(self._sym(self.get(line.of, there)))
         return self._coordinatewise(line, weights[index[line.axis.name]] / sp.Add(*weights.values()), name)
 
-    def _moved(self, line: IndexForm, index: Index, name: str) -> Any:
+    def _moved(self, line: ir.IndexForm, index: Index, name: str) -> Any:
         places = sources(line, index, self.size)
         if places is None:
             return None
@@ -271,7 +272,7 @@ class Unrolled:
                 pairs = [(self.get(o.readout, s), self.get(o.vector, at | s)) for s in places]
                 for v, x in [(v, x) for v, x in pairs if x != 0] or pairs[:1]:
                     vector = self.vector(x, o.vector)
-                    self.program._outputs.append(ir.Output(name, v, vector, scale, len(self.program._lines), o.loc))
+                    self.program.state(ir.Output(name, v, vector, scale, len(self.program), o.loc))
 
     def _statements(self) -> None:
         p = self.program
@@ -280,13 +281,13 @@ class Unrolled:
             for index in self.indices(g.of):
                 y, dy = self.get(g.of, index), self.get(g.is_, index)
                 if isinstance(y, ir.Var) and dy != 0:
-                    p._gradients.append(ir.Gradient(y, self.vector(dy, g.is_), g.loc))
+                    p.state(ir.Gradient(y, self.vector(dy, g.is_), g.loc))
         for r in self.source.returned:
             for index in self.indices(r.value):
                 c = self.get(r.value, index)
                 if isinstance(c, ir.Var):
                     name = "_".join([r.name, *map(str, index.values())])
-                    p._returned.append(ir.Returns(name, c, r.loc))
+                    p.state(ir.Returns(name, c, r.loc))
 
 
 def element_name(var: ir.Var, index: tuple[int, ...]) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from netsor.dsl import Program
 from netsor.ir import Number
 from netsor.layers import batch_norm
-from netsor.programs.per_layer import Phis, Variance, functions, per_layer
+from netsor.programs.per_layer import Phis, Variance, functions, layer_count, per_layer
 
 
 def batchnorm_mlp(
     depth: int = 2, phi: Phis = "relu", eps: Number = 1e-5, var_w: Variance = 1, var_v: Number = 1
 ) -> Program:  # fmt: skip
     """hˡ = Wˡxˡ⁻¹, xˡ = φ(BN(hˡ)), f_i = v·x^L_i/√n: one data sample is a batch, and `batch` is the output's axis."""
+    depth = layer_count(depth)
     p = Program("batchnorm_mlp")
     n = p.width("n")
     x = p.data("x", axes=("batch",))

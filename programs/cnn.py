@@ -8,7 +8,17 @@ from typing import Any, Literal
 from netsor.dsl import Program
 from netsor.ir import Number
 from netsor.layers import FanIn, conv, global_avg_pool
-from netsor.programs.per_layer import Kernel, MaybeVariance, Phis, Variance, functions, kernel_window, per_layer
+from netsor.programs.per_layer import (
+    Kernel,
+    MaybeVariance,
+    Phis,
+    Variance,
+    choice,
+    functions,
+    kernel_window,
+    layer_count,
+    per_layer,
+)
 
 
 def cnn(
@@ -21,6 +31,8 @@ def cnn(
     flatten: f = Σ_s v_s·x^L[s]/√(|P| n); mean: f = v·(mean of x^L)/√n. `kernel` is a size, a tuple of sizes (one per
     axis) or a list of offsets; stride and dilation are numbers or one per axis.
     """
+    depth = layer_count(depth)
+    choice("readout", readout, "flatten", "mean")
     p = Program("cnn")
     n = p.width("n")
     x = p.data("x", axes=axes)

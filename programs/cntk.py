@@ -11,6 +11,7 @@ from netsor.constants import size
 from netsor.dsl import Program
 from netsor.functions import relu
 from netsor.layers import conv, global_avg_pool
+from netsor.programs.per_layer import choice, layer_count
 
 AXES = ("row", "col")
 
@@ -23,6 +24,8 @@ def cntk(
     mean: f = √(2/(n q²)) v·(mean of relu(h^L)); flatten: √(2/(n q²)) Σ_s v_s·relu(h^L[s]). `train_ends`: the first and
     the last layer are trained too. Their `--depth` is convolutions + 1.
     """
+    convolutions = layer_count(convolutions, "convolutions")
+    choice("readout", readout, "mean", "flatten")
     p = Program("cntk")
     n = p.width("n")
     x = p.data("x", axes=AXES)

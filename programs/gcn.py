@@ -7,7 +7,7 @@ from typing import Literal
 from netsor.dsl import Program
 from netsor.ir import Number
 from netsor.layers import graph_conv
-from netsor.programs.per_layer import MaybeVariance, Phis, Variance, functions, per_layer
+from netsor.programs.per_layer import MaybeVariance, Phis, Variance, choice, functions, layer_count, per_layer
 
 
 def gcn(
@@ -18,6 +18,8 @@ def gcn(
 
     Inputs: node features x and a symmetric 0/1 adjacency A without loops; Â = D^{-1/2}(A + 1)D^{-1/2}, D its row sums.
     """
+    depth = layer_count(depth)
+    choice("readout", readout, "sum", "mean")
     p = Program("gcn")
     n = p.width("n")
     x = p.data("x", axes=("node",))

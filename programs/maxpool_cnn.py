@@ -8,7 +8,17 @@ from typing import Literal
 from netsor.dsl import Program
 from netsor.ir import Number
 from netsor.layers import conv, global_avg_pool, max_pool
-from netsor.programs.per_layer import Kernel, MaybeVariance, Phis, Variance, functions, kernel_window, per_layer
+from netsor.programs.per_layer import (
+    Kernel,
+    MaybeVariance,
+    Phis,
+    Variance,
+    choice,
+    functions,
+    kernel_window,
+    layer_count,
+    per_layer,
+)
 
 
 def maxpool_cnn(
@@ -20,6 +30,8 @@ def maxpool_cnn(
 
     `pool` is a number or one per layer, None where there is no pooling; readouts and `kernel` as in `cnn`.
     """
+    depth = layer_count(depth)
+    choice("readout", readout, "flatten", "mean")
     p = Program("maxpool_cnn")
     n = p.width("n")
     x = p.data("x", axes=axes)

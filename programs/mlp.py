@@ -5,7 +5,7 @@ from __future__ import annotations
 from netsor.dsl import Program
 from netsor.expressions import Expr, Matrix
 from netsor.ir import Number
-from netsor.programs.per_layer import MaybeVariance, Phis, Variance, functions, per_layer
+from netsor.programs.per_layer import MaybeVariance, Phis, Variance, functions, layer_count, per_layer
 
 
 def mlp(
@@ -16,6 +16,7 @@ def mlp(
 
     `tied`: layers 2 … L share one matrix W and one bias b (of the second layer's variances); W¹ and b¹ are their own.
     """
+    depth = layer_count(depth)
     p = Program("mlp")
     n = p.width("n")
     x = p.data("x")

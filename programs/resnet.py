@@ -7,7 +7,7 @@ from typing import Literal
 from netsor.dsl import Program
 from netsor.functions import Function, as_function
 from netsor.ir import Number
-from netsor.programs.per_layer import MaybeVariance, Phis, Variance, functions, per_layer
+from netsor.programs.per_layer import MaybeVariance, Phis, Variance, choice, functions, layer_count, per_layer
 
 
 def resnet(
@@ -16,6 +16,8 @@ def resnet(
     final_phi: str | Function | None = None,
 ) -> Program:  # fmt: skip
     """x⁰ = W⁰ξ; post: xˡ = xˡ⁻¹ + scale·φ(Wˡxˡ⁻¹ + bˡ); pre: xˡ = xˡ⁻¹ + scale·(Wˡφ(xˡ⁻¹) + bˡ); f = v·ψ(x^L)/√n."""
+    depth = layer_count(depth, least=0)
+    choice("kind", kind, "post", "pre")
     p = Program("resnet")
     n = p.width("n")
     data = p.data("x")

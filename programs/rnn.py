@@ -8,6 +8,7 @@ from netsor.dsl import Program
 from netsor.expressions import Expr
 from netsor.functions import Function, as_function
 from netsor.ir import Number
+from netsor.programs.per_layer import choice
 
 
 def rnn(
@@ -15,6 +16,7 @@ def rnn(
     var_b: Number | None = 1, var_v: Number = 1,
 ) -> Program:  # fmt: skip
     """gᵗ = W sᵗ⁻¹, sᵗ = φ(gᵗ + U ξᵗ + b), s⁰ = 0; f = v·s^T/√n, or v·(mean of s)/√n. The time axis is the data's."""
+    choice("readout", readout, "last", "mean")
     p = Program("rnn")
     n = p.width("n")
     x = p.data("x", axes=("time",))

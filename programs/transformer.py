@@ -5,7 +5,7 @@ from __future__ import annotations
 from netsor.dsl import Program
 from netsor.ir import Number
 from netsor.layers import attention, layer_norm
-from netsor.programs.per_layer import Phis, Variance, functions, per_layer
+from netsor.programs.per_layer import Phis, Variance, functions, layer_count, per_layer
 
 
 def transformer(
@@ -15,6 +15,7 @@ def transformer(
 
     f = v·(mean of x over the tokens)/√n; LN without affine map.
     """
+    depth = layer_count(depth)
     p = Program("transformer")
     n = p.width("n")
     x = p.data("x", axes=("token",))

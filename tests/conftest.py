@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -27,6 +28,14 @@ def seeded() -> None:
     np.random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture
+def nothing_runs() -> Iterator[None]:
+    """No name of the test has been executed: `renaming.SIDE_EFFECT` would set sys.netsor_was_here."""
+    sys.__dict__.pop("netsor_was_here", None)
+    yield
+    assert not hasattr(sys, "netsor_was_here")
 
 
 @pytest.fixture(params=["cpu", "cuda"])

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import sqrt
-from typing import Any
+from typing import Any, assert_never
 
 import sympy as sp
 import torch
@@ -22,7 +22,7 @@ from netsor.dsl import Program
 from netsor.functions import exact, write_out
 
 TORCH = {
-    "Heaviside": lambda x, *_: (torch.as_tensor(x) > 0).double(),
+    "Heaviside": lambda x, at_zero: torch.heaviside(tensor(x).detach(), tensor(at_zero)),
     "sign": lambda x: torch.sign(x),
     "Abs": lambda x: torch.abs(x),
     "Max": lambda *a: torch.stack(torch.broadcast_tensors(*map(tensor, a))).amax(0),
@@ -150,8 +150,10 @@ class Interpreter:
                 axis = line.of.axes.index(line.axis)
                 x = self.values[line.of]
                 return x.amax(axis) if line.op == "max" else x.sum(axis) if line.op == "sum" else x.mean(axis)
-            case _:
+            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
                 return self.index(line)
+            case _:
+                assert_never(line)
 
     def input(self, line: ir.InputMatrix | ir.InputVector | ir.InputScalar | ir.Data) -> Tensor:
         name = line.out.name
@@ -173,7 +175,7 @@ class Interpreter:
 
     # ------------------------------------------------------------ index forms
 
-    def index(self, line: Any) -> Tensor:
+    def index(self, line: ir.IndexForm) -> Tensor:
         out, of = line.out, line.of
         x = self.values[of]
         match line:
@@ -198,7 +200,7 @@ class Interpreter:
             case ir.Unwindow():
                 return self.unwindow(line, x)
             case _:
-                raise AssertionError(line)
+                assert_never(line)
 
     def positions(self, line: ir.Window | ir.Unwindow, small: ir.Var, large: ir.Var) -> Any:
         """All (s, κ, position read), with None for a position outside."""

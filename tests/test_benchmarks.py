@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 COMMANDS = {
     "scaling-pixels": ("scaling.py", "--case", "pixels"),
     "scaling-first-call": ("scaling.py", "--case", "first-call"),
+    "cliffs": ("cliffs.py",),
     "gpu": ("gpu.py", "--device", "cpu", "--case", "gcn"),
 }
 

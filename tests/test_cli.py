@@ -91,13 +91,13 @@ def test_check_formats(run: Run) -> None:
 
 def test_check_json(run: Run) -> None:
     code, out, _ = run("check", "mlp", "--format", "json")
-    found = json.loads(out)
+    (found,) = json.loads(out)
     assert (code, found["program"], found["verdict"]["bp_like"], found["diagnostics"]) == (0, "mlp", True, [])
 
 
 def test_json_is_printed_in_every_case(run: Run) -> None:
     code, out, err = run("check", "absent.netsor", "--format", "json")
-    found = json.loads(out)
+    (found,) = json.loads(out)
     assert (code, found["file"], found["verdict"]["well_typed"]) == (2, "absent.netsor", None)
     assert found["diagnostics"][0]["message"] in err
     wrong = python("wrong.py", HEAD + "y = x @ x\n")
@@ -106,6 +106,27 @@ def test_json_is_printed_in_every_case(run: Run) -> None:
     assert (code, first["diagnostics"][0]["code"], second["program"]) == (1, "NT102", "mlp")
     assert first["verdict"]["well_typed"] is False
     assert first["diagnostics"][0]["location"] == {"file": "wrong.py", "line": 7, "column": 5}
+
+
+def test_check_of_nothing(run: Run) -> None:
+    """An empty listing, one that only declares, and a Program without lines are unread: NT011, status 2."""
+    for name, text in (
+        ("empty.netsor", ""), ("width.netsor", "program p\nwidth n\n"),
+        ("none.py", "import netsor as ns\np = ns.Program('p')\n"),
+    ):  # fmt: skip
+        code, out, _ = run("check", python(name, text), "--format", "concise")
+        assert code == 2 and "NT011" in out
+
+
+def test_check_collects_what_is_wrong_with_a_listing(run: Run) -> None:
+    """A name that is not defined does not hide the widths that do not fit."""
+    text = "width n, m\nW : A(n, m)\nu : G(n)\ny := W @ q\nz := W @ u\n"
+    code, out, _ = run("check", python("two.netsor", text), "--format", "concise")
+    assert code == 1
+    assert [row.split(" ")[:2] for row in out.splitlines()] == [
+        ["two.netsor:4:10:", "NT103"],
+        ["two.netsor:5:1:", "NT101"],
+    ]
 
 
 def test_check_takes_all_programs_of_a_python_file(run: Run) -> None:
@@ -126,7 +147,7 @@ def not_declared():
     code, out, err = run("check", python("many.py", text), "--format", "json")
     assert (code, len(json.loads(out)), err) == (0, 2, "not part of the output\n")
     code, out, _ = run("check", "many.py:second", "--set", "depth=3", "--format", "json")
-    assert (code, json.loads(out)["program"]) == (0, "mlp")
+    assert (code, json.loads(out)[0]["program"]) == (0, "mlp")
     code, _, err = run("show", "many.py")
     assert code == 2
     assert "2 programs: first, second" in err and "many.py:first" in err

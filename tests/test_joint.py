@@ -104,3 +104,22 @@ def test_derivation_leaves_the_recursion_limit_alone() -> None:
     before = sys.getrecursionlimit()
     ns.derive(programs.mlp(120))
     assert sys.getrecursionlimit() == before
+
+
+@pytest.mark.parametrize("d", [1e-3, 1e-5, 1e-6, 1e-7, 1e-9])
+def test_small_directions_that_others_carry_are_kept(d: float) -> None:
+    """u₁ = u₀ + d·u₂: E sin(u₁u₂) = d E u₂² exp(−u₂²/2) + O(d³), Cov(u₁, u₂) = d being all that there is of it."""
+    triangle = [torch.tensor([c], dtype=torch.float64) for c in (1.0, 1.0, 0.0, 1 + d * d, d, 1.0)]
+    with record() as log:
+        value = float(joint(lambda a, b, c: torch.sin(b * c), triangle, (None, None, None), ()))
+    assert abs(value - d / 8**0.5) <= d**3 + log[0][1] + 1e-15
+
+
+def test_what_is_dropped_counts_as_an_error() -> None:
+    """relu(u)·relu(−v), v = u + √s·w: E is of the order s^{3/2}, that of steps √s."""
+    s = 5e-14
+    triangle = [torch.tensor([c], dtype=torch.float64) for c in (1.0, 1.0, 1.0 + s)]
+    with record() as log:
+        value = float(joint(lambda a, b: (torch.sign(a) - torch.sign(b)) ** 2, triangle, (None, None), (0, 1)))
+    exact = 4 / np.pi * np.arctan(s**0.5)
+    assert abs(value - exact) <= log[0][1] * 2

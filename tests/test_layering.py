@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -155,18 +156,173 @@ def test_the_facade_is_lazy() -> None:
     assert not eager, f"netsor/__init__.py imports {eager} when it is loaded"
 
 
-def test_no_import_cycles() -> None:
-    """Among imports executed when a module is loaded."""
+def _owner(target: str) -> str:
+    """The module that an imported name is, or lies in."""
     names = {module.name for module in modules()}
+    return target if target in names else target.rpartition(".")[0]
+
+
+# A function-level import that closes a cycle. It only shrinks.
+CYCLES = {("netsor.compilers.expectation.terms", "netsor.compilers.expectation.functions")}
+
+# Objects that users hold: what their methods import is what they show, not what they are made of.
+HELD = {"netsor.dsl": "Program", "netsor.compilers.derive.recursion": "Recursion"}
+
+
+def _inside(module: Module, line: int) -> bool:
+    """Does a line stand in the class of a module that users hold?"""
+    classes = [n for n in module.tree.body if isinstance(n, ast.ClassDef) and n.name == HELD.get(module.name)]
+    return any(c.lineno <= line <= (c.end_lineno or 0) for c in classes)
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Who imports whom, inside functions too; methods of `HELD`, types and the lazy facade aside."""
     graph: dict[str, set[str]] = {}
     for module in modules():
-        eager = {item.target for item in imports(module) if item.eager}
-        owners = {t if t in names else t.rpartition(".")[0] for t in eager}
-        graph[module.name] = (owners & names) - {module.name, "netsor"}
+        found = {_owner(i.target) for i in imports(module) if not i.typing_only and not _inside(module, i.line)}
+        graph[module.name] = (found & {m.name for m in modules()}) - {module.name, "netsor"}
+    graph["netsor"] = set()
+    return graph
+
+
+def test_no_import_cycles() -> None:
+    graph = import_graph()
+    for importer, imported in CYCLES:
+        assert imported in graph[importer], f"{importer} imports {imported} no more: remove it from CYCLES"
+        graph[importer].discard(imported)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail("import cycle: " + " → ".join(error.args[1]))
+
+
+def test_imports_of_a_loading_module_have_no_cycle() -> None:
+    eager = {m.name: {_owner(i.target) for i in imports(m) if i.eager} - {m.name, "netsor"} for m in modules()}
+    TopologicalSorter(eager).prepare()
+
+
+# ---------------------------------------------------------------- what is private
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    """Names of functions, classes and attributes that a module gives."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case _:
+                pass
+    return found
+
+
+FOREIGN = {"_base", "_print"}  # of torch's tensors and of sympy's printers
+
+
+@cache
+def all_private() -> frozenset[str]:
+    return frozenset(name for m in modules() for name in _defined(m.tree) if _is_private(name))
+
+
+def private_uses(module: Module) -> Iterator[str]:
+    """Private names of other modules of ours that a module imports, or reads off an object."""
+    others = all_private() - _defined(module.tree) - FOREIGN
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass  # of a base class
+            case ast.Attribute(attr=name) if _is_private(name) and name in others:
+                yield name
+            case ast.ImportFrom(module=str(source), names=aliases) if source.startswith("netsor"):
+                yield from (alias.name for alias in aliases if _is_private(alias.name))
+            case _:
+                pass
+
+
+# Private names that other modules use, by file. It only shrinks.
+PRIVATE = {
+    "compilers/derive/chain.py": {
+        "_dependent", "_expression", "_is_gaussian", "_is_radius", "_substitute", "_unified", "_variables",
+    },
+    "compilers/derive/normalised.py": {"_covariance", "_dependent", "_is_gaussian", "_monomials", "_variables"},
+    "netsor/check/bounds.py": {"_symbols"},
+    "netsor/check/evaluate.py": {"_symbols"},
+    "netsor/check/parity.py": {"_symbols"},
+    "netsor/layers.py": {"_has"},
+    "netsor/text/parser.py": {"_symbols"},
+}  # fmt: skip
+
+
+def test_what_is_private_is_used_by_its_module_alone() -> None:
+    found = {str(m.path.relative_to(ROOT)): set(private_uses(m)) for m in modules()}
+    assert {path: names for path, names in found.items() if names} == PRIVATE
+
+
+# ---------------------------------------------------------------- sizes of files and folders
+
+LONGEST, MOST = 300, 12
+
+# Longer files, with the lines that they may have. It only shrinks.
+LONG = {
+    "compilers/compile.py": 350,
+    "compilers/derive/expectations.py": 450,
+    "compilers/derive/indexing.py": 350,
+    "compilers/derive/nodes.py": 550,
+    "compilers/derive/recursion.py": 350,
+    "compilers/derive/requests.py": 350,
+    "compilers/derive/rules.py": 400,
+    "compilers/derive/values.py": 600,
+    "compilers/expectation/engine.py": 350,
+    "compilers/expectation/fast.py": 350,
+    "compilers/lowering/emit.py": 650,
+    "compilers/lowering/module.py": 450,
+    "compilers/radial.py": 400,
+    "compilers/reference.py": 350,
+    "compilers/runtime.py": 500,
+    "netsor/check/finite.py": 350,
+    "netsor/dsl.py": 600,
+    "netsor/functions.py": 500,
+    "netsor/ir.py": 400,
+}
+
+# Folders of more modules. It only shrinks.
+WIDE = {
+    "compilers": 31,
+    "compilers/derive": 17,
+    "compilers/expectation": 19,
+    "netsor": 23,
+    "netsor/check": 33,
+    "netsor/text": 15,
+    "programs": 14,
+}
+
+
+def _length(module: Module) -> int:
+    return len(module.path.read_text(encoding="utf-8").splitlines())
+
+
+def test_files_are_short() -> None:
+    lengths = {str(m.path.relative_to(ROOT)): _length(m) for m in modules()}
+    over = {path: n for path, n in lengths.items() if n > LONG.get(path, LONGEST)}
+    assert not over, f"longer than they may be: {over}"
+    short = {path for path in LONG if lengths.get(path, 0) <= LONGEST}
+    assert not short, f"remove from LONG: {short}"
+
+
+def test_folders_are_narrow() -> None:
+    count = Counter(str(m.path.parent.relative_to(ROOT)) for m in modules() if m.path.name != "__init__.py")
+    over = {folder: n for folder, n in count.items() if n > WIDE.get(folder, MOST)}
+    assert not over, f"more modules than they may have: {over}"
+    narrow = {folder for folder in WIDE if count[folder] <= MOST}
+    assert not narrow, f"remove from WIDE: {narrow}"
 
 
 def _mentions(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -47,6 +47,62 @@ def channels_first(x: Tensor) -> Tensor:
     return x.movedim(-1, 0).unsqueeze(0)
 
 
+# ---------------------------------------------------------------- trained or not
+
+
+def _scanned(cell: Any) -> Any:
+    """A cell's arrays, made inside a scan over the tokens of x; its last argument is trainable."""
+    return lambda p, n, x, flag: p.scan("token", 0, lambda h: cell(x, h, n, "A", flag))
+
+
+def _lstm(x: ns.Expr, h: ns.Expr, n: ns.Width, name: str, flag: bool) -> ns.Expr:
+    return layers.lstm_cell(x, h, h, n, name, trainable=flag)[0]
+
+
+def _concat(x: ns.Expr) -> layers.Concat:
+    return layers.concat(x, ns.relu(x))
+
+
+MAKERS: dict[str, Any] = {
+    "dense": lambda p, n, x, t: layers.dense(x, n, "W", bias_var=0.1, trainable=t),
+    "concat": lambda p, n, x, t: layers.dense(_concat(x), n, "W", bias_var=0.1, trainable=t),
+    "conv": lambda p, n, x, t: layers.conv(x, n, "W", "token", bias_var=0.1, trainable=t),
+    "conv_unshared": lambda p, n, x, t: layers.conv_unshared(x, n, "W", "token", bias_var=0.1, trainable=t),
+    "conv_transposed": lambda p, n, x, t: layers.conv_transposed(x, n, "W", "token", bias_var=0.1, trainable=t),
+    "token_embedding": lambda p, n, x, t: layers.token_embedding(p.data("y"), n, "W", trainable=t),
+    "positional_embedding": lambda p, n, x, t: layers.positional_embedding(x, "P", "token", trainable=t),
+    "gru_cell": _scanned(lambda x, h, n, name, t: layers.gru_cell(x, h, n, name, trainable=t)),
+    "lstm_cell": _scanned(_lstm),
+}
+MAKE_NO_ARRAY = {
+    "Concat", "attention", "avg_pool", "batch_norm", "dropout", "global_avg_pool", "graph_conv", "layer_norm",
+    "max_pool",
+}  # fmt: skip
+
+
+def test_every_layer_that_makes_arrays_is_here() -> None:
+    assert MAKERS.keys() | MAKE_NO_ARRAY == set(layers.__all__)
+
+
+@pytest.mark.parametrize("flag", [False, True])
+@pytest.mark.parametrize("layer", MAKERS)
+def test_trainable_holds_for_all_arrays_of_a_layer(layer: str, flag: bool) -> None:
+    p, n, x = hidden(("token",))
+    before = len(p.lines)
+    MAKERS[layer](p, n, x, flag)
+    made = [line for line in p.lines[before:] if isinstance(line, ir.InputMatrix | ir.InputVector)]
+    assert made and all(line.trainable is flag for line in made), made
+
+
+def test_a_frozen_layer_has_no_part_in_the_ntk() -> None:
+    p = Program("frozen")
+    n = p.width("n")
+    h = layers.dense(p.data("x"), n, "W", var=2, bias_var=0.1, trainable=False)
+    p.output(p.readout("v", n), h)
+    x = torch.tensor([[1.0, 2.0], [0.5, -1.0]], dtype=torch.float64)
+    torch.testing.assert_close(ns.compile(p)(x).ntk, x @ x.T + 0.1)  # E h h̄, of the readout alone
+
+
 # ---------------------------------------------------------------- dense and embeddings
 
 

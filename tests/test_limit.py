@@ -294,8 +294,9 @@ def test_gates_and_attention_by_quadrature() -> None:
     np.testing.assert_allclose(r.ntk, kernel.ntk, rtol=1e-9)
     r, drawn = ns.limit(lstm(), x[:, :1], methods=("quadrature",)), ns.compile(lstm(), samples=2**14)(x[:, :1])
     assert drawn.ntk is not None and drawn.method == "sampled"
-    assert float(abs(r.ntk - drawn.ntk)) <= 3 * float(drawn.errors["ntk"]) <= 0.01 * float(r.ntk)
-    assert float(r.error("ntk")) < 1e-10
+    ntk = float(r.ntk.item())
+    assert abs(ntk - float(drawn.ntk)) <= 3 * float(drawn.errors["ntk"]) <= 0.01 * ntk
+    assert float(r.error("ntk").item()) < 1e-10
 
 
 def tokens(phi: Any) -> ns.Program:
@@ -347,8 +348,12 @@ def test_outputs_with_axes_against_compiled_kernels(name: str, phi: Any) -> None
     assert r.method == ("exact" if phi is ns.square and name != "flattened" else "quadrature")
 
 
-def test_outputs_with_axes_entry_by_entry() -> None:
-    """Of a program with forward uses of Wᵀ: entry i, j from outputs without axes, by polarisation."""
+@pytest.mark.parametrize("key", ["nngp", "ntk"])
+def test_outputs_with_axes_entry_by_entry(key: str) -> None:
+    """Of a program with forward uses of Wᵀ: entry i, j from outputs without axes, by polarisation.
+
+    The NTK also where the readout is added to what it reads; there is no NNGP kernel then.
+    """
 
     def network(pick: Any = None) -> ns.Program:
         p = ns.Program("tied")
@@ -356,7 +361,7 @@ def test_outputs_with_axes_entry_by_entry() -> None:
         W, v = p.matrix("W", n, n, var=0.5), p.readout("v", n, var=2)
         x = p.data("x", axes=("token",))
         h = W @ (p.matrix("U", n, x) @ x)
-        y = p.let("y", W.T @ (h**2 + h) + v)
+        y = p.let("y", W.T @ (h**2 + h) + (v if key == "ntk" else p.bias("b", n, var=2)))
         p.output(v, y if pick is None else pick(y))
         return p
 
@@ -364,13 +369,92 @@ def test_outputs_with_axes_entry_by_entry() -> None:
     whole = ns.limit(network(), x)
     picks = [lambda y: y.at("token", 0), lambda y: y.at("token", 1), lambda y: y.sum("token")]
     first, second, both = (ns.limit(network(pick), x) for pick in picks)
-    assert whole.ntk.shape == (2, 2, 2, 2) and whole.method == "exact"
-    for key in ("nngp", "ntk"):
-        k, a, b, c = (getattr(r, key) for r in (whole, first, second, both))
-        assert (k[:, :, 0, 0] == a).all() and (k[:, :, 1, 1] == b).all()
-        assert (k[:, :, 0, 1] + k[:, :, 1, 0] == c - a - b).all()
-        assert (k == k.transpose(1, 0, 3, 2)).all()
+    k, a, b, c = (getattr(r, key) for r in (whole, first, second, both))
+    assert k.shape == (2, 2, 2, 2) and whole.method == "exact"
+    assert (k[:, :, 0, 0] == a).all() and (k[:, :, 1, 1] == b).all()
+    assert (k[:, :, 0, 1] + k[:, :, 1, 0] == c - a - b).all()
+    assert (k == k.transpose(1, 0, 3, 2)).all()
     assert (whole.ntk != whole.gia.ntk).any()
+    assert (whole.nngp is None) == (key == "ntk")
+
+
+def readout_as_bias(_: ns.Width, h: Any, v: Any, b: Any, W: Any) -> Any:
+    return ns.relu(h + v)
+
+
+def readout_through_its_matrix(_: ns.Width, h: Any, v: Any, b: Any, W: Any) -> Any:
+    return ns.tanh(W.T @ (W @ (h + v)))
+
+
+def correlated_bias(_: ns.Width, h: Any, v: Any, b: Any, W: Any) -> Any:
+    return ns.relu(h + b)
+
+
+def readout_through_a_matrix(_: ns.Width, h: Any, v: Any, b: Any, W: Any) -> Any:
+    return ns.relu(W @ v + h)
+
+
+def cancelled_readout(_: ns.Width, h: Any, v: Any, b: Any, W: Any) -> Any:
+    return ns.tanh(h + v) + ns.relu(h) - ns.tanh(v + h)
+
+
+Reading = Any
+GROWS: list[Reading] = [readout_as_bias, readout_through_its_matrix, correlated_bias]
+EXISTS: list[Reading] = [readout_through_a_matrix, cancelled_readout]
+
+
+def reads(make: Reading) -> ns.Program:
+    p = ns.Program(make.__name__)
+    n = p.width("n")
+    x = p.data("x")
+    v = p.readout("v", n)
+    b, W = p.vector("b", n, cov={v: 0.5}), p.matrix("W", n, n)
+    p.output(v, p.let("y", make(n, p.let("h", p.matrix("U", n, x) @ x), v, b, W)))
+    return p
+
+
+@pytest.mark.parametrize("make", GROWS)
+def test_no_nngp_where_the_vector_depends_on_the_readout(make: Reading) -> None:
+    """E f² = E (v·y)²/n grows with the width when Z^v Z^y has a mean: no number, and the reason."""
+    r = ns.limit(reads(make), X[:1], samples=2**12)
+    assert r.nngp is None and r.gia.nngp is None
+    assert "y depends on" in r.reasons["nngp"] and "v" in r.reasons["nngp"] and "NNGP" not in str(r)
+    with pytest.raises(ns.InputError, match="grow with the width"):
+        r.error("nngp")
+    assert r.ntk is not None and "ntk" not in r.reasons
+
+
+@pytest.mark.parametrize("make", EXISTS)
+def test_nngp_where_the_limit_is_independent_of_the_readout(make: Reading) -> None:
+    """E relu(z)² = E z²/2 with E z² = |x|²/2 (+ 1 for Wv, a Gaussian variable independent of v)."""
+    square = float((X[0] ** 2).sum()) / 2
+    want = (square + (make is readout_through_a_matrix)) / 2
+    r = ns.limit(reads(make), X[:1])
+    assert "nngp" not in r.reasons
+    np.testing.assert_allclose(float(r.nngp.squeeze()), want, rtol=1e-9)
+
+
+def test_ntk_of_a_network_that_adds_its_readout() -> None:
+    """z = Ux/√2 + v, s = |x|²/2: E v² 1[z > 0] s + E (relu(z) + v 1[z > 0])² = s/2 + (s + 1)/2 + 3/2."""
+    s = float((X[0] ** 2).sum()) / 2
+    np.testing.assert_allclose(float(ns.limit(reads(readout_as_bias), X[:1]).ntk.squeeze()), s + 2, rtol=1e-9)
+
+
+def test_why_there_is_no_kernel() -> None:
+    p = ns.Program("no output")
+    p.let("y", ns.tanh(p.vector("u", p.width("n"))))
+    assert ns.limit(p).reasons == dict.fromkeys(("nngp", "ntk"), "the program has no output")
+
+
+def test_scalars_by_the_names_that_are_returned() -> None:
+    """E u² = 2 under both of its names."""
+    p = ns.Program("returns")
+    u = p.vector("u", p.width("n"), var=2)
+    p.returns("second moment", p.let("c", ns.moment(u**2)))
+    r = ns.limit(p)
+    assert r.scalar("second moment") == r.scalar("c") == 2
+    with pytest.raises(ns.InputError, match="no vector called second moment"):
+        r.mean("second moment")
 
 
 def test_correlated_inputs_and_widths() -> None:

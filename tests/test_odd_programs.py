@@ -346,3 +346,32 @@ def test_images_of_uncorrelated_vectors_factor() -> None:
         return out
 
     torch.testing.assert_close(found.nngp, alone(ns.sin) * alone(ns.tanh), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+def test_products_of_polynomials_at_two_indices(degree: int) -> None:
+    """Moments of four Gaussian variables are shared: a third of the recursion without; as the reference has it."""
+    p = ns.Program("two indices")
+    n = p.width("n")
+    x = p.data("x", axes=("s",))
+    h = p.let("h", p.matrix("W", n, x) @ x)
+    f = ns.polynomial([1] * (degree + 1))
+    p.output(p.readout("v", n), f(h.at("s", 0)) * f(h.at("s", 1)))
+    if degree > 2:
+        assert len(str(ns.derive(p, get=("ntk",)))) < 60_000
+        return
+    data = 0.5 * np.random.default_rng(0).standard_normal((2, 3, 4))
+    found, wanted = ns.compile(p)(data), reference(ns.backprop(p), data)
+    np.testing.assert_allclose(np.asarray(found.nngp), wanted.nngp, rtol=1e-13)
+    np.testing.assert_allclose(np.asarray(found.ntk), np.asarray(wanted.ntk), rtol=1e-13)
+
+
+def test_sums_of_many_terms_compile() -> None:
+    """Python reads 200 nested calls."""
+    p = ns.Program("many terms")
+    n = p.width("n")
+    x = p.data("x")
+    hs = [p.let(f"h{i}", p.matrix(f"W{i}", n, x) @ x) for i in range(230)]
+    p.output(p.readout("v", n), ns.relu(sum(hs[1:], hs[0])) + sum((ns.tanh(h) for h in hs), hs[0]))
+    out = ns.compile(p)(np.array([[1.0, 0.5], [0.2, -1.0]]), get="nngp").nngp
+    assert out is not None and bool(np.isfinite(np.asarray(out)).all())

@@ -55,7 +55,7 @@ def test_hyperparameters_per_layer() -> None:
     ]  # fmt: skip
     with pytest.raises(ValueError, match="var_w has 2 entries for 3 layers"):
         programs.mlp(depth=3, var_w=[1, 2])
-    with pytest.raises(KeyError, match="no function is called 'rleu'"):
+    with pytest.raises(ns.InputError, match="no function is called 'rleu'"):
         programs.mlp(phi="rleu")
 
 

@@ -11,7 +11,7 @@ import torch
 
 import netsor as ns
 from netsor import ir
-from netsor.compilers import boxes, gram
+from netsor.compilers import boxes, plan
 from netsor.compilers.derive.recursion import derive
 from netsor.compilers.expectation import (
     Fn,
@@ -176,7 +176,7 @@ def test_elu() -> None:
 
 
 def test_ragged_tiles() -> None:
-    assert len(list(gram.blocks(7, 4, 2, False))) == 8
+    assert len(list(plan.blocks(7, 4, 2, False))) == 8
 
 
 def naive(x: torch.Tensor, leads: int, moves: tuple[boxes.Move, ...]) -> torch.Tensor:

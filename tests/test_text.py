@@ -18,7 +18,7 @@ from hypothesis import given, settings
 
 import netsor as ns
 from netsor import ir
-from netsor.dsl import inputs_of
+from netsor.facts import inputs_of
 from netsor.formal import formal
 from netsor.functions import Head
 from netsor.graph import graph, mermaid
@@ -298,6 +298,81 @@ def test_errors_say_what_where_and_how(text: str, code: str, place: str, message
     assert message in str(caught.value)
     assert isinstance(caught.value, ns.ParseError if code < "NT1" else ns.ProgramError)
     assert "^" in str(caught.value)
+
+
+MANY = """\
+width n
+data x
+W : A(n, x)
+V : A(n, m)
+b : G(n) $ 3
+v : G(n) readout
+h := W @ x
+y := tanh(h) + q
+z := tanh(y)
+u := relu(h + c
+w := relu(h) relu(h)
+g := q + w + b
+h := W @ x
+k := V @ h
+s :=
+p[t] : H(n) := s[t - 1]
+output v . y
+returns "a" = moment(zz^2)
+"""
+
+
+def test_all_errors_of_a_listing_each_once() -> None:
+    """Lines that read what is unknown through another's fault (z, g, k, the output) are not errors of their own."""
+    with pytest.raises(ns.ParseError) as caught:
+        ns.parse(MANY, "many.netsor")
+    found = [(d.location.line, d.code) for d in caught.value.diagnostics if d.location is not None]
+    assert found == [
+        (4, "NT103"), (5, "NT001"), (8, "NT103"), (10, "NT003"), (11, "NT002"), (13, "NT104"), (15, "NT002"),
+        (18, "NT103"),
+    ]  # fmt: skip
+    assert caught.value.diagnostic.code == "NT001" and str(caught.value).count("many.netsor:") == 8
+    assert [line.out.name for line in caught.value.partial.lines] == ["x", "W", "v", "h"]  # type: ignore[attr-defined]
+
+
+def test_only_names_are_wrong() -> None:
+    """A ProgramError, as one undefined name is."""
+    with pytest.raises(ns.ProgramError) as caught:
+        ns.parse("width n\nb : G(n)\nx := tanh(bb)\ny := tanh(cc) + x\nz := x + bb\nw := dd")
+    assert [d.message for d in caught.value.diagnostics] == [
+        "variable bb is not defined", "variable cc is not defined", "variable dd is not defined",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("width n\nb : G(n)\ny := relu(b\nz := b\n", ["NT003"]),
+        ("width n\nb : G(n)\ny := relu(b\n  + b\noutput b . b\n", ["NT003"]),
+        ("width n\nW : A(n,\n  data x)\ndata x\n", ["NT002"]),  # x comes later; the bracket goes on at `data x`
+        ("width n\nW : A(n, x\ndata x\nU : A(n, x)\n", ["NT003"]),
+        ("width n, $m\nb : G(n)\nc : G(m)\n", ["NT001"]),
+        ("function f(x) = x + y\nfunction g(x) = y\nwidth n\nb : G(n)\nc := f(b) + g(b)\n", ["NT103", "NT103"]),
+    ],
+)
+def test_reading_goes_on_behind_an_error(text: str, codes: list[str]) -> None:
+    with pytest.raises(ns.NetsorError) as caught:
+        ns.parse(text)
+    assert [d.code for d in caught.value.diagnostics] == codes
+
+
+def test_a_hundred_errors_are_enough() -> None:
+    with pytest.raises(ns.ParseError, match="100 errors: the rest was not read") as caught:
+        ns.parse("width n\n" + "\n".join(f"y{i} := tanh(q{i})" for i in range(5000)))
+    assert len(caught.value.diagnostics) == 101
+
+
+def test_words_and_functions_are_bounded() -> None:
+    with pytest.raises(ns.ParseError, match="more than 300000 words"):
+        ns.parse("width n\nb : G(n)\n" + ("y := " + "b + " * 9_000 + "b\n") * 20)
+    body = " + ".join(f"sin({i} * x)" for i in range(100))
+    with pytest.raises(ns.ParseError, match="too many or too large together"):
+        ns.parse("".join(f"function f{i}(x) = {body}\n" for i in range(40)))
 
 
 def test_an_error_in_full() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mpmath as mp
 import pytest
 import sympy as sp
 import torch
 
 import netsor as ns
+from netsor.compilers import expectation as ex
+from netsor.compilers.lowering.functions import as_fn
 from netsor.compilers.torch_functions import torch_function, torch_source
 from netsor.errors import UnsupportedError
 from netsor.functions import builtin, builtin_names, elu_alpha, write_out
@@ -58,9 +62,9 @@ def test_derivative_is_autograd(function: ns.Function) -> None:
 def test_source_is_readable() -> None:
     h, b = sp.symbols("h b", real=True)
     names = {h: "h1", b: "b1"}
-    assert torch_source(ns.relu(h + b), names) == "torch.relu(h1 + b1)" or torch_source(ns.relu(h + b), names) == (
-        "torch.relu(b1 + h1)"
-    )
+    assert torch_source(ns.relu(h + b), names) in (
+        "torch.maximum(h1 + b1, torch.zeros(()))", "torch.maximum(b1 + h1, torch.zeros(()))",
+    )  # fmt: skip
     assert torch_source(ns.tanh(h) * sp.Rational("1.44"), names) == "1.44 * torch.tanh(h1)"
     assert torch_source(h / sp.sqrt(b + sp.Rational("1e-5")), names) == "h1 / torch.sqrt(b1 + 1e-05)"
     assert torch_source(sp.Max(h, b), names) == "torch.maximum(b1, h1)"
@@ -92,3 +96,58 @@ def test_numeric_functions_are_called_and_others_refused() -> None:
         torch_source(f.sym(X), (X,))
     with pytest.raises(UnsupportedError, match="zeta"):
         torch_source(sp.zeta(X), (X,))
+
+
+STEP = sp.Piecewise((1, X > 0), (0, True))
+CONSTANT_PIECES = {
+    "step": STEP,
+    "fractions": sp.Piecewise((sp.Rational(1, 10), X > 0), (sp.Rational(7, 10), True)),
+    "three": sp.Piecewise((-1, X < -1), (1, X > 1), (X, True)),
+    "either": sp.Piecewise((0, (X < -1) | (X > 1)), (1, True)),
+    "both": sp.Piecewise((2, (X > -1) & (X < 1)), (0, True)),
+    "number": sp.Integer(3),
+}
+
+
+def pieces(expr: sp.Expr) -> ns.Function:
+    return ns.function("pieces", lambda z: expr.subs(X, z))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("expr", CONSTANT_PIECES.values(), ids=CONSTANT_PIECES)
+def test_constant_pieces_have_the_arguments_dtype(expr: sp.Expr, dtype: torch.dtype) -> None:
+    """In values and in both derivatives, for the printed function and for the engine's."""
+    x = torch.tensor([[-7.3, -0.5, 0.3], [0.9, 2.0, 5.0]], dtype=dtype)
+    for order in range(3):
+        f = sp.diff(expr, X, order)
+        expected = torch.tensor([float(f.subs(X, float(v))) for v in x.flatten()], dtype=dtype).reshape(x.shape)
+        found = torch_function(f, (X,))(x)
+        assert found.dtype == dtype and torch.equal(found, expected)
+        function = as_fn(pieces(f))
+        values = function.call(x)
+        assert values.dtype == dtype and values.shape == x.shape
+        assert torch.allclose(values, expected)
+
+
+@pytest.mark.parametrize("make", [ns.programs.mlp, ns.programs.cnn])
+def test_kernels_and_gradients_of_constant_pieces(make: Callable[..., ns.Program]) -> None:
+    """[x > 0] typed as pieces is the step, and a hard tanh has a gradient with respect to the inputs."""
+    shape = (3, 2) if make is ns.programs.mlp else (2, 2, 3, 1)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found, want = (ns.compile(make(depth=1, phi=phi))(x, get="nngp").nngp for phi in (pieces(STEP), ns.step))
+    assert torch.allclose(found, want, rtol=1e-9)
+    kernel = ns.compile(make(depth=1, phi=pieces(CONSTANT_PIECES["three"])))
+    at = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(kernel(at, get="nngp").nngp.sum(), at)
+    step = torch.zeros_like(x)
+    step.view(-1)[0] = 1e-5
+    slope = (kernel(x + step, get="nngp").nngp.sum() - kernel(x - step, get="nngp").nngp.sum()) / 2e-5
+    assert torch.allclose(gradient.view(-1)[0], slope, rtol=1e-6)
+
+
+def test_numbers_of_a_callable_stand_for_tensors() -> None:
+    """A torch callable or a derivative that gives a number, or integers."""
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    f = ex.function(lambda z: z.clamp(0, 1), lambda z: (z > 0).long(), kinks=(0.0, 1.0))
+    assert f.derivative.call(x).dtype == torch.float64
+    assert ex.function(lambda _: torch.tensor(2)).call(x).tolist() == [2.0] * 5

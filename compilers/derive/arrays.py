@@ -6,50 +6,42 @@ multiplier² · (n_b/n_out) · E[db db̄]; a readout multiplier² · scale² · 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from netsor import ir
+from netsor import facts, ir
 from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.rules import data_of, forward_variables, readouts_flip
+from netsor.compilers.derive.rules import readouts_flip
 from netsor.compilers.derive.terms import Terms, dense, inside, scale, sum_left, swap
-from netsor.compilers.derive.values import ONE, Copy, FeatureDim, Num, Sym, Value, add, mul
+from netsor.compilers.derive.values import ONE, Copy, Num, Sym, Value, add, mul
 from netsor.errors import CheckError, UnsupportedError
 from netsor.functions import exact
 
 if TYPE_CHECKING:
-    from netsor.compilers.derive.recursion import Derivation, Result
+    from netsor.compilers.derive.recursion import Derivation
+
+Term = tuple[Value, tuple[Sym, ...]]  # a value and its free symbols
 
 
-def trained_arrays(program: Any) -> list[ir.InputMatrix | ir.InputVector]:
-    """The input lines whose arrays are trained."""
-    return [x for x in program.lines if isinstance(x, ir.InputMatrix | ir.InputVector) and x.trainable]
-
-
-def tangent_terms(d: Derivation) -> dict[str, Result]:
+def tangent_terms(d: Derivation) -> dict[str, Term]:
     """The tangent kernel with one array trained at a time; needs no backward lines."""
-    from netsor.compilers.derive.recursion import Result
-
     out = {}
-    for line in trained_arrays(d.program):
+    for line in facts.trained(d.program.lines):
         kind = f"T_{line.out.name}"
         d.rules.trained[kind] = line.out
-        value, dims = d.kernel_value(kind)
-        out[line.out.name] = Result(line.out.name, value, dims)
+        out[line.out.name] = d.kernel_value(kind)
     return out
 
 
-def array_terms(d: Derivation) -> dict[str, Result]:
+def array_terms(d: Derivation) -> dict[str, Term]:
     """D·C for each trained array."""
-    from netsor.compilers.derive.recursion import Result
-
-    return {line.out.name: Result(line.out.name, _Terms(d).of(line), ()) for line in trained_arrays(d.program)}
+    return {line.out.name: (_Terms(d).of(line), ()) for line in facts.trained(d.program.lines)}
 
 
 class _Terms:
     def __init__(self, d: Derivation) -> None:
         self.d = d
         self.gradient: dict[ir.Var, ir.Var] = {g.of: g.is_ for g in d.program.gradients}
-        self.n_out = exact(cast(ir.Width, d.program.outputs[0].readout.rows).ratio)
+        self.n_out = exact(facts.ratio(d.program.outputs[0].readout.rows))
 
     def of(self, line: ir.InputMatrix | ir.InputVector) -> Value:
         if isinstance(line, ir.InputMatrix):
@@ -62,18 +54,17 @@ class _Terms:
         return add(*parts)
 
     def _is_used(self, var: ir.Var) -> bool:
-        from netsor.dsl import inputs_of
-
-        backward = _backward_lines(self.d.program)
-        return any(var in inputs_of(x) and x.out not in backward for x in self.d.program.lines)
+        backward = facts.backward(self.d.program)
+        return any(var in facts.inputs_of(x) and x.out not in backward for x in self.d.program.lines)
 
     # ------------------------------------------------------------ matrices
 
     def _matrix(self, line: ir.InputMatrix) -> Value:
         uses = self._uses(line)
-        weight = exact(line.multiplier) ** 2 * exact(cast(ir.Width, line.out.rows).ratio) / self.n_out
+        weight = exact(line.multiplier) ** 2 * exact(facts.ratio(line.out.rows)) / self.n_out
         parts = [self._pair_of_uses(line, a, b) for a in uses for b in uses if self._together(line, a, b)]
-        return mul(Num(weight), *self._fan_in(line, uses), add(*parts))
+        fan = self.d.rules.fan_in(line, self.d.normal.of_var[uses[0].vector]) if uses else ONE
+        return mul(Num(weight), fan, add(*parts))
 
     def _together(self, line: ir.InputMatrix, a: ir.MatMul, b: ir.MatMul) -> bool:
         """Both of W or both of Wᵀ; other pairs, E dh ā · E x dȳ, vanish with readouts of mean zero."""
@@ -89,22 +80,12 @@ class _Terms:
 
     def _uses(self, line: ir.InputMatrix) -> list[ir.MatMul]:
         """Forward uses of W and of Wᵀ: those with a gradient, or that no gradient is made of."""
-        own = {x.out for x in self.d.program.lines if isinstance(x, ir.Trsp) and x.of is line.out} | {line.out}
-        backward = _backward_lines(self.d.program)
-        uses = []
-        for x in self.d.program.lines:
-            if isinstance(x, ir.MatMul) and x.out not in backward and x.matrix in own:
-                if x.out not in self.gradient:
-                    raise _missing(line.out, x.out)
-                uses.append(x)
+        backward = facts.backward(self.d.program)
+        uses = [u.line for u in facts.trained_uses(self.d.program.lines)[line] if u.line.out not in backward]
+        for x in uses:
+            if x.out not in self.gradient:
+                raise _missing(line.out, x.out)
         return uses
-
-    def _fan_in(self, line: ir.InputMatrix, uses: list[ir.MatMul]) -> list[Value]:
-        """cols / fan_in: the contraction of data is divided by its dimension already."""
-        if line.fan_in == "cols" or not uses:
-            return []
-        d = FeatureDim(data_of(self.d.normal, self.d.normal.of_var[uses[0].vector]))
-        return [d] if line.fan_in is None else [Num(1 / exact(line.fan_in)), d]
 
     def _pair_of_uses(self, line: ir.InputMatrix, a: ir.MatMul, b: ir.MatMul) -> Value:
         """Σ E[dy dȳ] E[z z̄], the matrix's own axes unified, all others summed separately."""
@@ -124,7 +105,7 @@ class _Terms:
         db = self.gradient[line.out]
         left = self._symbols(line.out.dims, 1)
         terms = self.d.rules.second_moment(self._ref(db, 1, left), self._ref(db, 2, left))
-        weight = exact(line.multiplier) ** 2 * exact(cast(ir.Width, line.out.rows).ratio) / self.n_out
+        weight = exact(line.multiplier) ** 2 * exact(facts.ratio(line.out.rows)) / self.n_out
         return mul(Num(weight), self._total(terms, [], [], list(left.values())))
 
     def _readout(self, line: ir.InputVector) -> Value:
@@ -157,12 +138,6 @@ class _Terms:
 def _in_both(s: Sym) -> Value:
     """1 where a symbol of the first copy is inside the second copy's axis too: an array's elements that both use."""
     return ONE if isinstance(s.size, int) else inside(s, s._replace(copy=2))
-
-
-def _backward_lines(program: Any) -> set[ir.Var]:
-    """Variables of the backward pass: gradients, what only they read, and whatever is computed from a gradient."""
-    forward = forward_variables(program)
-    return {x.out for x in program.lines if x.out not in forward}
 
 
 def _missing(array: ir.Var, of: ir.Var) -> CheckError:

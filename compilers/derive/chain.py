@@ -16,11 +16,12 @@ import sympy as sp
 from netsor.compilers.derive.functions_of import Sides, derivative
 from netsor.compilers.derive.normalised import Normalised
 from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.scope import Scope
 from netsor.compilers.derive.terms import Term, Terms, collect
 from netsor.compilers.derive.values import mul
 
 if TYPE_CHECKING:
-    from netsor.compilers.derive.expectations import Expectations, Scope
+    from netsor.compilers.derive.expectations import Expectations
 
 
 class ChainRule:
@@ -31,8 +32,6 @@ class ChainRule:
 
     def tangent(self, kind: str, a: Ref, b: Ref) -> Terms:
         """Θ(F, Ḡ) of two references."""
-        from netsor.compilers.derive.expectations import Scope
-
         scope = Scope()
         left = self._collapsed(scope, self.e._expression(scope, a, False), False)
         right = self._collapsed(scope, self.e._expression(scope, b, True), True)

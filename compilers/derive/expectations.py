@@ -13,18 +13,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, assert_never, cast
 
 import networkx as nx
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive import indexing
 from netsor.compilers.derive.chain import ChainRule
-from netsor.compilers.derive.nodes import AnyNode, Fun, Indexed, Lin, Normal, One, is_node_symbol, unsupported
+from netsor.compilers.derive.nodes import (
+    AnyNode,
+    Atom,
+    DataNode,
+    Fun,
+    Indexed,
+    Lin,
+    Normal,
+    One,
+    Product,
+    Reduced,
+    is_node_symbol,
+    unsupported,
+)
 from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.scalars import scalar_function
+from netsor.compilers.derive.scope import Scope
 from netsor.compilers.derive.terms import NONE, UNIT, Deltas, Term, Terms, collect, dense, right_to_left, scale, single
 from netsor.compilers.derive.values import (
     ZERO,
@@ -40,38 +55,13 @@ from netsor.compilers.derive.values import (
     mul,
     rewrite,
 )
+from netsor.errors import UnsupportedError
 from netsor.functions import Head, expression_parity
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules
 
 Z = sp.Symbol("z", real=True)
-
-
-@dataclass
-class Scope:
-    """Variables of one integrand: a symbol for every reference; scalars are symbols of their values."""
-
-    refs: dict[sp.Symbol, Ref] = field(default_factory=dict)
-    symbol: dict[Ref, sp.Symbol] = field(default_factory=dict)
-    right: set[sp.Symbol] = field(default_factory=set)
-    scalars: dict[sp.Symbol, Value] = field(default_factory=dict)
-
-    def add(self, ref: Ref, right: bool) -> sp.Symbol:
-        if ref not in self.symbol:
-            s = sp.Symbol(f"z{len(self.refs)}", real=True)
-            self.refs[s], self.symbol[ref] = ref, s
-            if right:
-                self.right.add(s)
-        return self.symbol[ref]
-
-    def scalar(self, value: Value) -> sp.Symbol:
-        for s, v in self.scalars.items():
-            if v == value:
-                return s
-        s = sp.Symbol(f"k{len(self.scalars)}", real=True)
-        self.scalars[s] = value
-        return s
 
 
 Monomial = tuple[sp.Expr, ...]
@@ -143,8 +133,6 @@ class Expectations:
 
     @staticmethod
     def _constant(scope: Scope, expr: sp.Expr) -> Value:
-        from netsor.compilers.derive.rules import scalar_function
-
         names = sorted(cast("set[sp.Symbol]", expr.free_symbols), key=lambda s: s.name)
         return scalar_function(expr, names, [scope.scalars[s] for s in names])
 
@@ -236,12 +224,14 @@ class Expectations:
                 for c, n in node.terms:
                     child = cast(AnyNode, n)
                     body += self._open(scope, c * child.symbol, (child,), ref, right)
-            case Indexed() if isinstance(node.line, ir.Rename):
-                from netsor.compilers.derive.indexing import renamed
-
-                body = scope.add(renamed(self.rules.q, ref), right)
+            case Indexed():
+                if not isinstance(node.line, ir.Rename):
+                    raise _not_gaussian(node)
+                body = scope.add(indexing.renamed(self.rules.q, ref), right)
+            case One() | Atom() | DataNode() | Product() | Reduced():
+                raise _not_gaussian(node)
             case _:
-                raise unsupported(f"a nonlinear function of {node.name}, which is not Gaussian", node)
+                assert_never(node)
         return cast(sp.Expr, expr.xreplace({s: body}))
 
     # ------------------------------------------------------------ Gaussian components
@@ -314,6 +304,18 @@ class Expectations:
         return Expect2(f.xreplace({x: Z}), g.xreplace({y: Z}), k11, k22, k12, m1, m2)
 
     def _many(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]) -> Terms:
+        """Moments are entries of their own, which higher ones read."""
+        powers = _powers(expr)
+        if powers is None:
+            return self._joint(scope, expr, variables, means)
+        key = frozenset((scope.refs[s], k) for s, k in powers.items())
+        moments = self.rules.q.moments
+        if key not in moments:
+            found = dense(self._joint(scope, expr, variables, means))
+            moments[key] = self.rules.q.moment({scope.refs[s]: k for s, k in powers.items()}, found)
+        return single(moments[key])
+
+    def _joint(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]) -> Terms:
         """Jointly Gaussian variables: bare ones by Stein's lemma, polynomials exactly, the rest by quadrature."""
         apart = self._uncorrelated(scope, expr, variables, means)
         if len(apart) > 1:
@@ -368,6 +370,10 @@ class Expectations:
 # ---------------------------------------------------------------- helpers
 
 
+def _not_gaussian(node: AnyNode) -> UnsupportedError:
+    return unsupported(f"a nonlinear function of {node.name}, which is not Gaussian", node)
+
+
 def _minus(second: Value, m1: Value, m2: Value) -> Value:
     mm = mul(m1, m2)
     return second if mm == ZERO else add(second, mul(Num(sp.Integer(-1)), mm))
@@ -401,6 +407,14 @@ def _bare_product(factors: Monomial) -> list[sp.Symbol] | None:
         else:
             return None
     return out
+
+
+def _powers(expr: sp.Expr) -> dict[sp.Symbol, int] | None:
+    """The powers of a monomial; None for anything else."""
+    pairs = [f.as_base_exp() for f in sp.Mul.make_args(expr)]
+    if not all(base.is_Symbol and _whole(exponent) for base, exponent in pairs):
+        return None
+    return {cast(sp.Symbol, base): int(exponent) for base, exponent in pairs}
 
 
 def _is_bare(factors: Monomial) -> bool:

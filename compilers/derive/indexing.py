@@ -8,7 +8,7 @@ through, and a diagonal structure inside becomes one outside.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from netsor import ir
 from netsor.compilers.derive.nodes import AnyNode, Indexed
@@ -41,9 +41,8 @@ class Map:
     """One side's index form: fresh symbols of the child, what they become, and where the result is zero."""
 
     def __init__(
-        self, q: Requests, line: Any, binding: dict[ir.Axis, Sym], dims: tuple[ir.Dim, ...], copy: Copy
+        self, q: Requests, line: ir.IndexForm, binding: dict[ir.Axis, Sym], dims: tuple[ir.Dim, ...], copy: Copy
     ) -> None:
-        self.line = line
         self.outer = binding
         self.inner: dict[ir.Axis, Sym] = {}  # child's axis -> fresh symbol
         self.table: dict[Sym, Index] = {}  # fresh symbol -> index
@@ -52,7 +51,21 @@ class Map:
         self.summed: list[Sym] = []
         self.both: set[Sym] = set()  # fresh symbols that are an index of both inputs
         sizes = {d.axis: d for d in dims}
-        getattr(self, f"_{type(line).__name__.lower()}")(q, sizes, copy)
+        match line:
+            case ir.Window():
+                self._window(line, q, sizes, copy)
+            case ir.Unwindow():
+                self._unwindow(line, q, sizes, copy)
+            case ir.At():
+                self._at(line, q, sizes, copy)
+            case ir.Place():
+                self._place(line, copy)
+            case ir.Shift():
+                self._shift(line, q, sizes, copy)
+            case ir.Rename():
+                raise AssertionError("a renamed axis keeps its symbol")
+            case _:
+                assert_never(line)
 
     def _inner(self, q: Requests, dim: ir.Dim, copy: Copy, index: Index | None, masked: bool) -> Sym:
         sym = q.fresh(dim, copy)
@@ -62,22 +75,20 @@ class Map:
             self.masked[sym] = masked
         return sym
 
-    def _at(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        dim = sizes[self.line.axis]
+    def _at(self, line: ir.At, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
+        dim = sizes[line.axis]
         own: Copy = 0 if isinstance(dim.size, int) else copy
-        self._inner(q, dim, copy, Const(self.line.index, dim.size, own), False)
+        self._inner(q, dim, copy, Const(line.index, dim.size, own), False)
 
-    def _shift(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        axis = self.line.axis
-        self._inner(q, sizes[axis], copy, Off(self.outer[axis], self.line.by), True)
+    def _shift(self, line: ir.Shift, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
+        self._inner(q, sizes[line.axis], copy, Off(self.outer[line.axis], line.by), True)
 
-    def _place(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        t = self.outer[self.line.axis]
+    def _place(self, line: ir.Place, copy: Copy) -> None:
+        t = self.outer[line.axis]
         own: Copy = 0 if isinstance(t.size, int) else copy
-        self.factors.append(Ind(t, Const(self.line.index, t.size, own), t.size, own))
+        self.factors.append(Ind(t, Const(line.index, t.size, own), t.size, own))
 
-    def _window(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        line = self.line
+    def _window(self, line: ir.Window, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
         wrap = line.outside == "wrap"
         for i, axis in enumerate(line.axes):
             offsets = tuple(o[i] for o in line.offsets)
@@ -86,8 +97,7 @@ class Map:
             )
             self._inner(q, sizes[axis], copy, index, not wrap)
 
-    def _unwindow(self, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        line = self.line
+    def _unwindow(self, line: ir.Unwindow, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
         tap = q.fresh(sizes[line.tap], copy)
         self.inner[line.tap] = tap
         self.summed.append(tap)
@@ -98,7 +108,7 @@ class Map:
             self._inner(q, sizes[axis], copy, Inv(t, tap, offsets, line.stride[i], wrap), True)
 
 
-def _key(line: Any) -> tuple[Any, ...]:
+def _key(line: ir.IndexForm) -> tuple[Any, ...]:
     """What two index forms must share to count as the same map."""
     match line:
         case ir.Window() | ir.Unwindow():
@@ -107,8 +117,10 @@ def _key(line: Any) -> tuple[Any, ...]:
             return (type(line), line.axis, line.index)
         case ir.Shift():
             return (type(line), line.axis, line.by)
-        case _:
+        case ir.Place() | ir.Rename():
             return (id(line),)
+        case _:
+            assert_never(line)
 
 
 def own_copy(a: Ref) -> Copy:
@@ -158,7 +170,7 @@ def mapped_mean(q: Requests, kind: str, a: Ref) -> Terms:
     return () if value == ZERO else _apply(q, m, ((frozenset(), value),), _space(a, a))
 
 
-def mapped_scalar(rules: Rules, line: Any, a: Ref) -> Value:
+def mapped_scalar(rules: Rules, line: ir.IndexForm, a: Ref) -> Value:
     """An index form of scalars."""
     if isinstance(line, ir.Rename):
         table = dict(a.binding)
@@ -232,17 +244,19 @@ def joint(q: Requests, kind: str, a: Ref, b: Ref) -> Terms | None:
     return _apply_joint(q, ma, mb, terms, _space(a, b))
 
 
-def _unifiable(la: Any, lb: Any, a: Ref, b: Ref) -> bool:
+def _unifiable(la: ir.IndexForm, lb: ir.IndexForm, a: Ref, b: Ref) -> bool:
     match la:
         case ir.Window():
-            return dict(a.binding)[la.tap] == dict(b.binding)[lb.tap]
+            return isinstance(lb, ir.Window) and dict(a.binding)[la.tap] == dict(b.binding)[lb.tap]
         case ir.At():
             size = next(d.size for d in la.of.dims if d.axis == la.axis)
             return isinstance(size, int) or own_copy(a) == own_copy(b)
         case ir.Shift() | ir.Unwindow():
             return True
-        case _:
+        case ir.Place() | ir.Rename():
             return False
+        case _:
+            assert_never(la)
 
 
 def _unify(ma: Map, mb: Map) -> None:
@@ -290,8 +304,10 @@ def _free(index: Index) -> Sym:
             return index.s
         case Inv() | Off():
             return index.t
-        case _:
+        case Sym() | Const():
             raise AssertionError("constant indices are unified")
+        case _:
+            assert_never(index)
 
 
 def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) -> Terms:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from netsor.compilers.derive.values import (
     Access,
@@ -19,15 +19,21 @@ from netsor.compilers.derive.values import (
     Constant,
     Copy,
     Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
     FeatureDim,
     Fn,
     Given,
+    Gram,
     Ind,
     Index,
     Mul,
     Num,
+    Radial,
     Renaming,
     SizeValue,
+    Soft,
     Sum,
     Sym,
     Value,
@@ -109,8 +115,13 @@ def _vanishes(v: Value, d: Sym) -> bool:
             return all(_vanishes(x, d) for x in v.args)
         case Mul():
             return any(_vanishes(x, d) for x in v.args)
-        case _:
+        case (
+            Num() | Gram() | SizeValue() | FeatureDim() | Sum() | Fn() | Soft() | Expect1() | Expect2() | ExpectJ()
+            | Radial()
+        ):  # fmt: skip
             return False
+        case _:
+            assert_never(v)
 
 
 def _wanted(e: Entry, uses: Counter[Entry], lines: frozenset[str]) -> bool:
@@ -154,5 +165,10 @@ def _replaced(v: Value, of: Callable[[Access], Value]) -> Value:
             return mul(*(_replaced(x, of) for x in v.args))
         case Sum():
             return sum_over(v.sym, _replaced(v.body, of))
-        case _:
+        case (
+            Num() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Ind() | Fn() | Soft() | Expect1()
+            | Expect2() | ExpectJ() | Radial()
+        ):  # fmt: skip
             return map_children(v, lambda x: _replaced(x, of))
+        case _:
+            assert_never(v)

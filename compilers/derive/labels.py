@@ -27,12 +27,17 @@ def shortened(description: str, name: str) -> str:
     return description if len(description) <= LONGEST else name
 
 
+def of_term(line: str) -> str:
+    """One of several terms of a line, or its argument: never the line itself."""
+    return f"{line}_term" if is_named(line) else line
+
+
 def of_expression(expr: sp.Expr) -> str:
     """`relu(h1)` as relu_h1."""
     return re.sub(r"\W+", "_", str(expr).replace("'", "_prime")).strip("_")
 
 
-def of_index_form(line: ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename, of: str) -> str:
+def of_index_form(line: ir.IndexForm, of: str) -> str:
     match line:
         case ir.Window():
             return f"{of}_window"

@@ -15,13 +15,11 @@ from typing import Any, assert_never, cast
 
 import sympy as sp
 
-from netsor import ir
+from netsor import facts, ir
 from netsor.check.flips import flips
 from netsor.compilers.derive import labels
-from netsor.dsl import inputs_of, merge_dims
 from netsor.errors import UnsupportedError
-
-IndexLine = ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename
+from netsor.facts import inputs_of, merge_dims
 
 
 @dataclass(eq=False)
@@ -91,7 +89,7 @@ class Fun(Node):
 class Indexed(Node):
     """An index form; the `of` of a scan's Shift is bound when its line is reached."""
 
-    line: IndexLine
+    line: ir.IndexForm
     of: Node
 
 
@@ -119,7 +117,7 @@ class Normal:
     program: ir.ProgramLike
     nodes: list[AnyNode] = field(default_factory=list)
     of_var: dict[ir.Var, AnyNode] = field(default_factory=dict)
-    scalar_line: dict[ir.Var, Any] = field(default_factory=dict)
+    scalar_line: dict[ir.Var, ir.Line] = field(default_factory=dict)
     scalar_of: dict[sp.Symbol, ir.Var] = field(default_factory=dict)
     scalar_symbol: dict[ir.Var, sp.Symbol] = field(default_factory=dict)
     moment_node: dict[ir.Var, AnyNode] = field(default_factory=dict)
@@ -141,7 +139,7 @@ class Builder:
     def __init__(self, program: ir.ProgramLike) -> None:
         self.n = Normal(program)
         self._interned: dict[Any, AnyNode] = {}
-        self._matrix: dict[ir.Var, tuple[ir.InputMatrix, bool]] = {}
+        self._matrix = facts.matrices(program.lines)
         self._late: list[tuple[Indexed, ir.Var]] = []
         self._vanishing = vanishing_scalars(program)
         self.one = self._new(One, "1", ())
@@ -164,14 +162,11 @@ class Builder:
     def _line(self, line: ir.Line) -> None:
         out = line.out
         if out.kind == "C":
-            self._scalar(cast(Any, line))
+            self._scalar(line)
             return
         match line:
-            case ir.InputMatrix():
-                self._matrix[out] = (line, False)
-            case ir.Trsp():
-                base, transposed = self._matrix[line.of]
-                self._matrix[out] = (base, not transposed)
+            case ir.InputMatrix() | ir.Trsp():
+                pass  # `self._matrix` says what they are
             case ir.InputVector() | ir.Data():
                 kind = Atom if isinstance(line, ir.InputVector) else DataNode
                 self._set(out, self._new(kind, out.name, out.dims, line))
@@ -200,7 +195,7 @@ class Builder:
             self._interned[key] = self._new(Product, out.name, out.dims, base, transposed, of, label=label)
         return self._interned[key]
 
-    def _indexed(self, line: IndexLine) -> Indexed:
+    def _indexed(self, line: ir.IndexForm) -> Indexed:
         of = self.n.of_var.get(line.of)
         label = labels.unnamed(line.out, labels.of_index_form(line, line.of.name if of is None else of.label))
         node: Indexed = self._new(Indexed, line.out.name, line.out.dims, line, of, label=label)
@@ -208,7 +203,7 @@ class Builder:
             self._late.append((node, line.of))
         return node
 
-    def _scalar(self, line: Any) -> None:
+    def _scalar(self, line: ir.Line) -> None:
         out = line.out
         self.n.scalar_line[out] = line
         symbol = sp.Symbol(f"c{len(self.n.scalar_symbol):06d}", real=True)
@@ -322,7 +317,7 @@ class Builder:
 
     def _function_label(self, monomial: sp.Expr, name: str) -> str:
         table = {s: sp.Symbol(self._label_of(s), real=True) for s in _sorted(monomial.free_symbols)}
-        return labels.shortened(labels.of_expression(monomial.xreplace(table)), name)
+        return labels.shortened(labels.of_expression(monomial.xreplace(table)), labels.of_term(name))
 
     def _label_of(self, s: sp.Symbol) -> str:
         return self.n.node_of(s).label if is_node_symbol(s) else self.n.scalar_of[s].name
@@ -407,8 +402,10 @@ def _not_gaussian(n: Normal, x: AnyNode, gaussian: set[int]) -> bool:
             out = x.line.op == "max" or x.of.id not in gaussian
         case Lin() | Indexed():
             out = any(p.id not in gaussian for p in parents(x))
-        case _:
+        case One() | Atom() | DataNode() | Product():
             out = False
+        case _:
+            assert_never(x)
     if out:
         gaussian.discard(x.id)
     return out
@@ -423,8 +420,10 @@ def _grow_sources(n: Normal, x: AnyNode, sources: dict[int, set[Any]]) -> bool:
             new = {("block", n.blocks[x.line.out])}
         case DataNode():
             new = {("data",)}
-        case _:
+        case One() | Lin() | Fun() | Indexed() | Reduced():
             new = set().union(*(sources[p.id] for p in parents(x)))
+        case _:
+            assert_never(x)
     before = len(sources[x.id])
     sources[x.id] |= new
     return len(sources[x.id]) != before
@@ -435,15 +434,11 @@ def _find_sampled(n: Normal) -> None:
     scalars: set[ir.Var] = set()
 
     def scalar_sampled(var: ir.Var) -> bool:
-        line = n.scalar_line[var]
+        line, node = n.scalar_line[var], n.moment_node.get(var)
         if isinstance(line, ir.InputScalar):
             return line.per_sample
-        if isinstance(line, ir.Moment):
-            node = n.moment_node.get(var)
-            symbols = line.params if node is None else _scalars_in(n, node)
-            return (node is not None and node.id in nodes) or any(p in scalars for p in symbols)
-        used = [line.of] + ([line.mask] if isinstance(line, ir.Softmax) and line.mask is not None else [])
-        return _consumes_size(line) or any(v in scalars for v in used)
+        symbols = inputs_of(line) if node is None else _scalars_in(n, node)
+        return (node is not None and node.id in nodes) or _consumes_size(line) or any(v in scalars for v in symbols)
 
     def node_sampled(x: AnyNode) -> bool:
         if isinstance(x, DataNode) or (isinstance(x, Reduced | Indexed) and _consumes_size(x.line)):
@@ -458,12 +453,20 @@ def _find_sampled(n: Normal) -> None:
     n.sampled, n.sampled_scalars = frozenset(nodes), frozenset(scalars)
 
 
-def _consumes_size(line: Any) -> bool:
+def _consumes_size(line: ir.Line) -> bool:
     """Does the result depend on the size of an axis, which each sample has its own?"""
-    if not isinstance(line, ir.Reduce | ir.At | ir.Place):
-        return False
-    family = line.out if isinstance(line, ir.Place) else line.of
-    return not isinstance(next(d.size for d in family.dims if d.axis == line.axis), int)
+    match line:
+        case ir.Reduce() | ir.At():
+            return not isinstance(line.of.size(line.axis), int)
+        case ir.Place():
+            return not isinstance(line.out.size(line.axis), int)
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
+            | ir.Moment() | ir.Window() | ir.Unwindow() | ir.Shift() | ir.Rename() | ir.Softmax()
+        ):  # fmt: skip
+            return False
+        case _:
+            assert_never(line)
 
 
 def _scalars_in(n: Normal, x: AnyNode) -> list[ir.Var]:
@@ -472,8 +475,10 @@ def _scalars_in(n: Normal, x: AnyNode) -> list[ir.Var]:
             found = {s for c, _ in x.terms for s in c.free_symbols}
         case Fun():
             found = {s for s in x.expr.free_symbols if not is_node_symbol(cast(sp.Symbol, s))}
-        case _:
+        case One() | Atom() | DataNode() | Product() | Indexed() | Reduced():
             return []
+        case _:
+            assert_never(x)
     return [n.scalar_of[cast(sp.Symbol, s)] for s in _sorted(found)]
 
 
@@ -483,7 +488,7 @@ def vanishing_scalars(program: ir.ProgramLike) -> frozenset[ir.Var]:
     These are the gradients of scalars; without them a backward vector does not depend on the forward pass around it.
     """
     block = covariance_blocks(program)
-    inputs = [x for x in program.lines if isinstance(x, ir.InputVector)]
+    inputs = facts.input_vectors(program.lines)
     fixed = {block[x.out] for x in inputs if not x.readout or x.mean != 0}
     readouts = {x.out: 1 for x in inputs if x.readout and block[x.out] not in fixed}
     if not any(v in readouts for x in program.lines for v in inputs_of(x)):
@@ -494,15 +499,7 @@ def vanishing_scalars(program: ir.ProgramLike) -> frozenset[ir.Var]:
 
 def covariance_blocks(program: ir.ProgramLike) -> dict[ir.Var, int]:
     """Input vectors joined by declared covariances, numbered."""
-    block: dict[ir.Var, int] = {}
-    for line in program.lines:
-        if isinstance(line, ir.InputVector):
-            block[line.out] = len(block)
-            for other, c in line.cov:
-                if c != 0:
-                    old, new = block[other], block[line.out]
-                    block = {v: new if b == old else b for v, b in block.items()}
-    return block
+    return {x.out: i for i, block in enumerate(facts.covariance_blocks(program.lines)) for x in block}
 
 
 def unsupported(what: str, node: Node | None = None) -> UnsupportedError:

@@ -26,7 +26,8 @@ from netsor.functions import sign as signum
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.chain import ChainRule
-    from netsor.compilers.derive.expectations import Expectations, Monomial, Scope
+    from netsor.compilers.derive.expectations import Expectations, Monomial
+    from netsor.compilers.derive.scope import Scope
 
 Z = sp.Symbol("z", real=True)
 

@@ -10,6 +10,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.depth import deep_recursion
+from netsor.compilers.derive.arrays import array_terms, tangent_terms
 from netsor.compilers.derive.inline import inline
 from netsor.compilers.derive.labels import is_named
 from netsor.compilers.derive.nodes import Normal, normal_form
@@ -21,19 +22,20 @@ from netsor.compilers.derive.values import (
     Access,
     Copy,
     Entry,
-    ExpectJ,
     Fn,
     Num,
-    Radial,
     Sym,
     Value,
     add,
+    by_quadrature,
     mul,
     size_value,
     walk,
 )
 from netsor.errors import Diagnostic, InputError, UnsupportedError
 from netsor.functions import exact
+from netsor.lookup import known, lookup
+from netsor.markup import one_line
 from netsor.readings import Readings
 
 
@@ -80,7 +82,22 @@ class Recursion:
         """Does an expectation amplify the rounding of float32 near |ρ| = 1, so that all is taken in float64?"""
         values = [cast(Value, e.value) for e in self.used]
         values += [r.value for r in (*self.results.values(), *self.terms.values())]
-        return any(isinstance(v, Radial | ExpectJ) for value in values for v in walk(value))
+        return any(by_quadrature(v) for value in values for v in walk(value))
+
+    def __repr__(self) -> str:
+        asked = ", ".join([*map(one_line, self.results), *(["terms"] if self.terms else [])])
+        return f"<Recursion of {one_line(self.program.name)}: {len(self.used)} entries; {asked}>"
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown()
+
+    def _repr_latex_(self) -> str:
+        return self.latex()
+
+    def _repr_html_(self) -> str:
+        from netsor.compilers.render import html
+
+        return html(self)
 
     def __str__(self) -> str:
         from netsor.compilers.render import text
@@ -255,31 +272,27 @@ class Derivation:
 
         An output with axes is several functions, and D·C is of one: it takes the tangent kernels too.
         """
-        from netsor.compilers.derive.arrays import array_terms, tangent_terms
-
-        return array_terms(self) if self.program.gradients and not output_axes(self.program) else tangent_terms(self)
+        by_array = self.program.gradients and not output_axes(self.program)
+        found = array_terms(self) if by_array else tangent_terms(self)
+        return {name: Result(name, value, dims) for name, (value, dims) in found.items()}
 
     # ------------------------------------------------------------ named vectors and scalars
 
     def _named(self, name: str) -> Result:
-        for r in self.program.returned:
-            if r.name == name:
-                return self._scalar_result(name, r.value)
-        line = next((x for x in self.program.lines if x.out.name == name), None)
-        if line is None or line.out.kind == "A":
-            known = ", ".join(x.out.name for x in self.program.lines if x.out.kind in "GHC")
-            raise InputError(f"{self.program.name} has no vector {name!r} (it has {known})", code="NT605")
-        if line.out.kind == "C":
-            return self._scalar_result(name, line.out)
+        var = lookup(self.program, name)
+        if var is None or var.kind == "A":
+            raise InputError(f"{self.program.name} has no vector {name!r} (it has {known(self.program)})", code="NT605")
+        if var.kind == "C":
+            return self._scalar_result(name, var)
         tables = []
         for copy in (1, 2):
             offset = 0 if copy == 1 else 1000
             own = cast(Copy, copy)
             tables.append({
                 d.axis: Sym(offset + i, d.size, 0 if isinstance(d.size, int) else own, d.axis.name)
-                for i, d in enumerate(line.out.dims)
+                for i, d in enumerate(var.dims)
             })  # fmt: skip
-        a, b = (self._bind(line.out, cast(Copy, c), t) for c, t in zip((1, 2), tables, strict=True))
+        a, b = (self._bind(var, cast(Copy, c), t) for c, t in zip((1, 2), tables, strict=True))
         value = dense(self.rules.second_moment(a, b))
         return Result(name, value, (*tables[0].values(), *tables[1].values()))
 

@@ -9,9 +9,9 @@ and the derivation repeated until the assumption is what comes out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, assert_never, cast
 
 import sympy as sp
 
@@ -20,15 +20,26 @@ from netsor.compilers.derive.nodes import AnyNode, Normal
 from netsor.compilers.derive.terms import NONE, Deltas, Term, Terms, collect, structure, swap
 from netsor.compilers.derive.values import (
     Access,
+    Add,
     Const,
     Constant,
     Copy,
     Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    FeatureDim,
+    Fn,
     Given,
+    Gram,
+    Ind,
     Mul,
     Num,
+    Radial,
     Renaming,
     SizeValue,
+    Soft,
+    Sum,
     Sym,
     Value,
     rewrite,
@@ -83,10 +94,11 @@ class Requests:
         self.memo: dict[Any, Terms] = {}
         self.open: dict[Any, _Open] = {}
         self.recurrent: dict[Any, dict[Deltas, Entry]] = {}
+        self.moments: dict[frozenset[tuple[Ref, int]], Value] = {}  # of several Gaussian variables, by their powers
         self.entries: list[Entry] = []
         self.count = 0
         self._fresh = itertools.count(1)
-        self._names: dict[bool, set[str]] = {False: set(), True: set()}
+        self._names: dict[Space, set[str]] = {"const": set(), "input": set(), "pair": set()}
 
     # ------------------------------------------------------------ symbols and references
 
@@ -241,6 +253,14 @@ class Requests:
         self.entries.append(entry)
         return Access(entry, self._entry_copy(space), entry.dims)
 
+    def moment(self, powers: Mapping[Ref, int], value: Value) -> Value:
+        """E of a product of powers as an entry of its own, where the references are those of one request."""
+        copies = {c for r in powers for c in _copies(r)} - {0}
+        if is_simple(value) or copies not in ({"s"}, {1, 2}):
+            return value
+        name = "K_" + "__".join(f"{_label(r.node)}_{k}" if k > 1 else _label(r.node) for r, k in powers.items())
+        return self.as_entry(name, "input" if copies == {"s"} else "pair", value)
+
     def _new_entry(
         self, kind: str, refs: Sequence[Ref], space: Space, dims: tuple[Sym, ...], value: Value | None, deltas: Deltas
     ) -> Entry:
@@ -251,12 +271,12 @@ class Requests:
         return entry
 
     def _name(self, stem: str, space: Space) -> str:
-        """A name that is free among the quantities of one input, or of a pair."""
+        """A name that is free among the quantities that stand beside it: those of one input, of a pair, of none."""
         stem = "".join(c if c.isalnum() or c == "_" else "_" for c in stem)
-        taken = self._names[space == "pair"]
+        beside = self._names.values() if space == "const" else (self._names["const"], self._names[space])
         numbered = itertools.chain((stem,), (f"{stem}_{k}" for k in itertools.count(2)))
-        name = next(n for n in numbered if n not in taken)
-        taken.add(name)
+        name = next(n for n in numbered if not any(n in names for names in beside))
+        self._names[space].add(name)
         return name
 
 
@@ -288,8 +308,12 @@ def is_simple(value: Value) -> bool:
             return all(isinstance(i, Sym | Const) for i in value.idx) and _distinct(value.idx)
         case Mul():
             return len(value.args) == 2 and isinstance(value.args[0], Num) and is_simple(value.args[1])
-        case _:
+        case (
+            FeatureDim() | Gram() | Add() | Sum() | Ind() | Fn() | Soft() | Expect1() | Expect2() | ExpectJ() | Radial()
+        ):
             return False
+        case _:
+            assert_never(value)
 
 
 def _distinct(idx: Iterable[Any]) -> bool:

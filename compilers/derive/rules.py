@@ -13,7 +13,7 @@ from typing import Any, assert_never, cast
 
 import sympy as sp
 
-from netsor import ir
+from netsor import facts, ir
 from netsor.compilers.derive import indexing
 from netsor.compilers.derive.expectations import Expectations
 from netsor.compilers.derive.indexing import own_copy
@@ -24,6 +24,7 @@ from netsor.compilers.derive.nodes import (
     Fun,
     Indexed,
     Lin,
+    Node,
     Normal,
     One,
     Product,
@@ -32,6 +33,7 @@ from netsor.compilers.derive.nodes import (
     unsupported,
 )
 from netsor.compilers.derive.requests import Ref, Requests
+from netsor.compilers.derive.scalars import inverse_size, scalar_function
 from netsor.compilers.derive.terms import UNIT, Term, Terms, collect, dense, scale, single, sum_left, swap
 from netsor.compilers.derive.values import (
     ONE,
@@ -47,7 +49,6 @@ from netsor.compilers.derive.values import (
     Value,
     add,
     mul,
-    size_value,
     sum_over,
     symbols,
 )
@@ -163,8 +164,10 @@ class Rules:
                 return self._reduce_left(kind, a, b)
             case Indexed():
                 return indexing.one_sided(self.q, kind, a, b)
-            case _:
+            case One() | Atom() | DataNode() | Product() | Fun():
                 raise unsupported(f"{kind} of {node.name} with {b.node.name}", node)
+            case _:
+                assert_never(node)
 
     def _reduce_left(self, kind: str, a: Ref, b: Ref) -> Terms:
         node = cast(Reduced, a.node)
@@ -210,7 +213,7 @@ class Rules:
             found = collect([*scale(k, Num(weight)), *scale(self.q.pair(kind, x, y), Num(variance))])
             if left.transposed and weight != 0 and not self._uses_vanish:
                 raise unsupported("the tangent kernel of a transposed matrix, with a readout of nonzero mean", left)
-        found = scale(found, self._fan_in(line, left))
+        found = scale(found, self.fan_in(line, left.of))
         return collect((d | deltas, v) for d, v in found)
 
     @staticmethod
@@ -231,13 +234,13 @@ class Rules:
         if not node.transposed:
             return sp.Integer(1)
         out = node.matrix.out
-        return exact(cast(ir.Width, out.rows).ratio) / exact(cast(ir.Width, out.cols).ratio)
+        return exact(facts.ratio(out.rows)) / exact(facts.ratio(out.cols))
 
-    def _fan_in(self, line: ir.InputMatrix, node: Product) -> Value:
-        """cols / fan_in, for data columns."""
+    def fan_in(self, line: ir.InputMatrix, of: Node) -> Value:
+        """cols / fan_in, for data columns: the contraction of data is divided by its dimension already."""
         if line.fan_in == "cols":
             return ONE
-        d = FeatureDim(data_of(self.normal, node.of))
+        d = FeatureDim(data_of(self.normal, of))
         return d if line.fan_in is None else mul(Num(1 / exact(line.fan_in)), d)
 
     def _trains(self, kind: str, var: ir.Var, trainable: bool) -> bool:
@@ -253,7 +256,7 @@ class Rules:
             deltas, _ = self._family(a, b, left.out.axes)
             return collect([(deltas, Num(m))])
         means = Num(m * exact(left.mean) * exact(right.mean))
-        covariance = exact(left.var) if left is right else _declared(left, right)
+        covariance = exact(facts.covariance(left, right))
         shared = tuple(x for x in left.out.axes if x in right.out.axes)
         matrices = dict(left.axis_cov) if left is right else {}
         value = Num(m * covariance)
@@ -315,8 +318,12 @@ class Rules:
                 return self._softmax(line, a, table)
             case ir.Reduce():
                 return self._scalar_reduce(line, a, table)
-            case _:
+            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
                 return indexing.mapped_scalar(self, line, a)
+            case ir.InputMatrix() | ir.InputVector() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin():
+                raise AssertionError(f"{line.out} is no scalar")
+            case _:
+                assert_never(line)
 
     def _moment(self, line: ir.Moment, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
         node = self.normal.moment_node.get(line.out)
@@ -359,39 +366,6 @@ class _ScalarNode:
         return hash(self.var)
 
 
-def inverse_size(sym: Sym) -> Value:
-    from netsor.compilers.derive.values import Fn
-
-    size = size_value(sym)
-    if isinstance(size, Num):
-        return Num(1 / size.value)
-    return Fn(1 / ir.param(0), (size,))
-
-
-def scalar_function(expr: sp.Expr, names: list[sp.Symbol], args: list[Value]) -> Value:
-    """expr(args) as a value, with numbers put in and products and sums kept open."""
-    from netsor.compilers.derive.values import Fn
-
-    numbers = {s: v.value for s, v in zip(names, args, strict=True) if isinstance(v, Num)}
-    expr = sp.sympify(expr.xreplace(numbers))
-    used = [(s, v) for s, v in zip(names, args, strict=True) if s in expr.free_symbols]
-    if expr.is_number:
-        return Num(expr)
-    values = dict(used)
-    if expr.is_Symbol:
-        return values[expr]
-    if expr.is_Mul and any(f.is_Symbol or f.is_number for f in expr.args):
-        return mul(*(_factor(f, values) for f in expr.args))
-    if expr.is_Add and all(t.is_Symbol or t.is_number or t.is_Mul for t in expr.args):
-        return add(*(scalar_function(t, list(values), list(values.values())) for t in expr.args))
-    table = {s: ir.param(i) for i, (s, _) in enumerate(used)}
-    return Fn(expr.xreplace(table), tuple(v for _, v in used))
-
-
-def _factor(f: sp.Expr, values: dict[sp.Symbol, Value]) -> Value:
-    return scalar_function(f, list(values), list(values.values()))
-
-
 def given(line: ir.InputScalar, a: Ref) -> Value:
     """The value of an input scalar."""
     if line.per_sample:
@@ -403,36 +377,13 @@ def given(line: ir.InputScalar, a: Ref) -> Value:
     return Num(exact(line.limit))
 
 
-def _declared(left: ir.InputVector, right: ir.InputVector) -> sp.Expr:
-    for one, other in ((left, right), (right, left)):
-        for v, c in one.cov:
-            if v is other.out:
-                return exact(c)
-    return sp.Integer(0)
-
-
 def readouts_flip(program: Any) -> bool:
     """Are gradients odd in the readouts: of mean zero, independent of other vectors, not used in the forward pass?"""
-    inputs = [line for line in program.lines if isinstance(line, ir.InputVector)]
+    inputs = facts.input_vectors(program.lines)
     block = covariance_blocks(program)
     others = {block[x.out] for x in inputs if not x.readout or x.mean != 0}
-    forward = forward_variables(program)
+    forward = facts.forward(program)
     return not any(x.readout and (x.out in forward or block[x.out] in others) for x in inputs)
-
-
-def forward_variables(program: Any) -> set[ir.Var]:
-    """The outputs' vectors and all that they are computed from."""
-    from netsor.dsl import inputs_of
-
-    by_var = {line.out: line for line in program.lines}
-    forward: set[ir.Var] = set()
-    stack = [o.vector for o in program.outputs]
-    while stack:
-        v = stack.pop()
-        if v not in forward:
-            forward.add(v)
-            stack.extend(inputs_of(by_var[v]))
-    return forward
 
 
 def data_of(normal: Normal, node: Any) -> ir.Var:

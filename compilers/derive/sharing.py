@@ -6,7 +6,7 @@ Expectations of homogeneous functions do without a factor of their covariances: 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import networkx as nx
 import sympy as sp
@@ -15,12 +15,21 @@ from netsor.compilers.derive.functions_of import degree
 from netsor.compilers.derive.values import (
     Access,
     Add,
+    Constant,
     Entry,
+    Expect1,
     Expect2,
+    ExpectJ,
+    FeatureDim,
+    Fn,
+    Given,
+    Gram,
+    Ind,
     Mul,
     Num,
     Radial,
     Renaming,
+    SizeValue,
     Soft,
     Sum,
     Sym,
@@ -125,8 +134,13 @@ def unscaled(v: Value) -> Value:
             return sum_over(v.sym, unscaled(v.body))
         case Expect2():
             return _unscaled(cast(Expect2, map_children(v, unscaled)))
-        case _:
+        case (
+            Num() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Ind() | Fn() | Soft() | Expect1()
+            | ExpectJ() | Radial()
+        ):  # fmt: skip
             return map_children(v, unscaled)
+        case _:
+            assert_never(v)
 
 
 def _unscaled(v: Expect2) -> Value:

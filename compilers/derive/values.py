@@ -11,7 +11,7 @@ A symbol runs over one axis of one copy of the program. An index that falls outs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, assert_never
 
@@ -85,6 +85,8 @@ def index_symbols(index: Index) -> tuple[Sym, ...]:
             return (index.t, index.tap)
         case Off():
             return (index.t,)
+        case _:
+            assert_never(index)
 
 
 @dataclass(eq=False)
@@ -340,23 +342,28 @@ def size_value(sym: Sym) -> Value:
 def children(v: Value) -> tuple[Value, ...]:
     """The values directly inside a value."""
     match v:
+        case Access() | Num() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Ind():
+            return ()
         case Add() | Mul() | Fn():
             return v.args
         case Sum():
             return (v.body,)
         case Soft():
-            return (v.value,) if v.mask is None else (v.value, v.mask)
+            return _present(v.value, v.mask)
         case Expect1():
-            return tuple(x for x in (v.k, v.mean, *v.params) if x is not None)
+            return _present(v.k, v.mean, *v.params)
         case Expect2():
-            return tuple(x for x in (v.k11, v.k22, v.k12, v.m1, v.m2) if x is not None)
+            return _present(v.k11, v.k22, v.k12, v.m1, v.m2)
         case ExpectJ():
-            return tuple(x for x in (*v.cov, *v.means, *v.params) if x is not None)
+            return _present(*v.cov, *v.means, *v.params)
         case Radial():
-            found = (v.sides[0].covariance, v.sides[1].covariance, v.cross)
-            return found if v.theta is None else (*found, v.theta)
+            return _present(v.sides[0].covariance, v.sides[1].covariance, v.cross, v.theta)
         case _:
-            return ()
+            assert_never(v)
+
+
+def _present(*values: Value | None) -> tuple[Value, ...]:
+    return tuple(x for x in values if x is not None)
 
 
 def indices(v: Value) -> tuple[Index, ...]:
@@ -368,8 +375,13 @@ def indices(v: Value) -> tuple[Index, ...]:
             return v.idx1 + v.idx2
         case Ind():
             return (v.left,) if v.right is None else (v.left, v.right)
-        case _:
+        case (
+            Num() | SizeValue() | FeatureDim() | Add() | Mul() | Sum() | Fn() | Soft() | Expect1() | Expect2()
+            | ExpectJ() | Radial()
+        ):  # fmt: skip
             return ()
+        case _:
+            assert_never(v)
 
 
 _SYMBOLS: dict[int, tuple[Any, frozenset[Sym]]] = {}
@@ -383,17 +395,45 @@ def symbols(v: Value) -> frozenset[Sym]:
     found = {s for i in indices(v) for s in index_symbols(i)}
     for c in children(v):
         found |= symbols(c)
-    if isinstance(v, Sum):
-        found.discard(v.sym)
-    if isinstance(v, Radial):
-        for side in v.sides:
-            found -= {*side.rows, *side.cols}
-        found |= {s for side in v.sides for s in side.out}
-    result = frozenset(found)
+    bound, free = own_symbols(v)
+    result = frozenset(found.difference(bound).union(free))
     if len(_SYMBOLS) > 200_000:
         _SYMBOLS.clear()
     _SYMBOLS[id(v)] = (v, result)
     return result
+
+
+def own_symbols(v: Value) -> tuple[tuple[Sym, ...], tuple[Sym, ...]]:
+    """The symbols that a value itself names: those that it sums or integrates over, and those that stay free."""
+    match v:
+        case Sum():
+            return (v.sym,), ()
+        case Soft():
+            return (), (v.sym,)
+        case Radial():
+            one, two = v.sides
+            return (*one.rows, *one.cols, *two.rows, *two.cols), (*one.out, *two.out)
+        case (
+            Num() | Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Mul() | Ind()
+            | Fn() | Expect1() | Expect2() | ExpectJ()
+        ):  # fmt: skip
+            return (), ()
+        case _:
+            assert_never(v)
+
+
+def by_quadrature(v: Value) -> bool:
+    """Is a value an expectation of several Gaussians or over batches, taken at nodes?"""
+    match v:
+        case ExpectJ() | Radial():
+            return True
+        case (
+            Num() | Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Mul() | Sum()
+            | Ind() | Fn() | Soft() | Expect1() | Expect2()
+        ):  # fmt: skip
+            return False
+        case _:
+            assert_never(v)
 
 
 def walk(v: Value) -> Iterator[Value]:
@@ -437,6 +477,8 @@ class Renaming:
                 return replace(i, t=self.sym(i.t), tap=self.sym(i.tap))
             case Off():
                 return replace(i, t=self.sym(i.t))
+            case _:
+                assert_never(i)
 
     @cached_property
     def trivial(self) -> bool:
@@ -468,8 +510,10 @@ def rewrite(v: Value, r: Renaming) -> Value:
             return Radial((left, other), rewrite(v.cross, r), theta, v.within)
         case Soft():
             return Soft(r.sym(v.sym), rewrite(v.value, r), None if v.mask is None else rewrite(v.mask, r))
-        case _:
+        case Fn() | Expect1() | Expect2() | ExpectJ():
             return map_children(v, lambda c: rewrite(c, r))
+        case _:
+            assert_never(v)
 
 
 def _rewrite_leaf(v: Access | Given | Constant | Gram | SizeValue | Ind, r: Renaming) -> Value:
@@ -495,19 +539,42 @@ def _rewrite_side(side: RadialSide, r: Renaming) -> RadialSide:
     return replace(side, covariance=rewrite(side.covariance, r), rows=rows, cols=cols, out=out)
 
 
-def map_children(v: Any, go: Callable[[Value], Value]) -> Value:
+def map_children(v: Value, go: Callable[[Value], Value]) -> Value:  # noqa: C901
     """A value with a function applied to the values directly inside it."""
-    if isinstance(v, Num | FeatureDim | SizeValue | Given | Constant | Gram | Ind):
-        return v
-    if isinstance(v, Soft):
-        return Soft(v.sym, go(v.value), None if v.mask is None else go(v.mask))
-    if isinstance(v, Radial):
-        one_, two = (replace(x, covariance=go(x.covariance)) for x in v.sides)
-        return Radial((one_, two), go(v.cross), None if v.theta is None else go(v.theta), v.within)
+    match v:
+        case Num() | Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Ind():
+            return v
+        case Add():
+            return Add(tuple(map(go, v.args)))
+        case Mul():
+            return Mul(tuple(map(go, v.args)))
+        case Sum():
+            return Sum(v.sym, go(v.body))
+        case Fn():
+            return Fn(v.expr, tuple(map(go, v.args)))
+        case Soft():
+            return Soft(v.sym, go(v.value), _each(v.mask, go))
+        case Expect1():
+            return Expect1(v.f, go(v.k), _each(v.mean, go), tuple(map(go, v.params)))
+        case Expect2():
+            return Expect2(v.f, v.g, go(v.k11), go(v.k22), go(v.k12), _each(v.m1, go), _each(v.m2, go))
+        case ExpectJ():
+            return _map_joint(v, go)
+        case Radial():
+            return _map_radial(v, go)
+        case _:
+            assert_never(v)
 
-    def one(x: Any) -> Any:
-        if x is None or isinstance(x, sp.Basic):
-            return x
-        return tuple(map(one, x)) if isinstance(x, tuple) else go(x)
 
-    return type(v)(**{f.name: one(getattr(v, f.name)) for f in fields(v)})
+def _each(v: Value | None, go: Callable[[Value], Value]) -> Value | None:
+    return None if v is None else go(v)
+
+
+def _map_joint(v: ExpectJ, go: Callable[[Value], Value]) -> ExpectJ:
+    cov, means = tuple(map(go, v.cov)), tuple(_each(m, go) for m in v.means)
+    return ExpectJ(v.f, cov, means, tuple(map(go, v.params)))
+
+
+def _map_radial(v: Radial, go: Callable[[Value], Value]) -> Radial:
+    one, two = (replace(x, covariance=go(x.covariance)) for x in v.sides)
+    return Radial((one, two), go(v.cross), _each(v.theta, go), v.within)

@@ -14,7 +14,7 @@ from netsor.compilers.expectation.catalogue import (
     step,
     tanh,
 )
-from netsor.compilers.expectation.engine import E1, E2, E11
+from netsor.compilers.expectation.engine import E1, E2, E11, SlowExpectationWarning
 from netsor.compilers.expectation.functions import (
     Fn,
     combine,
@@ -35,7 +35,8 @@ from netsor.compilers.expectation.kernels import E2_pairs, v_transform
 from netsor.compilers.expectation.report import record
 
 __all__ = [
-    "E1", "E2", "E11", "E2_pairs", "Fn", "absolute", "combine", "cos", "delta", "elu", "erf", "exp", "exp_left",
+    "E1", "E2", "E11", "E2_pairs", "Fn", "SlowExpectationWarning", "absolute", "combine", "cos", "delta", "elu",
+    "erf", "exp", "exp_left",
     "function", "gaussian", "gelu", "gelu_prime", "leaky_relu", "power", "record", "relu", "relu_power", "scaled",
     "sigmoid", "sign", "silu", "sin", "softplus", "step", "tanh", "times_power", "v_transform",
 ]  # fmt: skip

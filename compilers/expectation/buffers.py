@@ -25,6 +25,7 @@ class Buffers:
     def __init__(self) -> None:
         self._held: dict[Any, list[np.ndarray]] = {}
         self._bytes = 0
+        self.spare = SPARE
 
     def empty(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
         """As `torch.empty`. Every tensor on the memory counts as a reader, also a view of it."""
@@ -35,14 +36,15 @@ class Buffers:
             if sys.getrefcount(array) == UNREAD:
                 break
         else:
-            if self._bytes > SPARE:
-                self._forget()
+            if self._bytes > self.spare:
+                self.forget()
             array = torch.empty(shape, dtype=dtype).numpy()
             self._bytes += array.nbytes
             held.append(array)
         return torch.from_numpy(array)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Drop the arrays that no tensor reads."""
         for held in self._held.values():
             held[:] = [array for array in held if sys.getrefcount(array) != UNREAD]
         self._bytes = sum(array.nbytes for held in self._held.values() for array in held)

@@ -1,31 +1,47 @@
 """E f(u), E f(u)g(u) and E f(u)g(v) for jointly Gaussian u, v: which rule, how far it is off, and its gradient.
 
-Order: bilinearity, closed forms for pairs of terms, Mehler's series for the rest, quadrature for the entries where
-the series' bound is not enough. Gradients are Price's theorem, so they are expectations of derivatives again:
-∂/∂k12 = E f′g′, ∂/∂k11 = ½ E f″g, ∂/∂m₁ = E f′g. Where the value has a cone (ρ = ±1, zero variance) the expectations
-of coinciding distributions count as zero, which is the symmetric derivative.
+Order: bilinearity, closed forms for pairs of terms, Mehler's series for the rest, a table of Mehler's operator where
+the series' bound is not enough, quadrature of each entry where no table resolves the functions. Gradients are Price's
+theorem, so they are expectations of derivatives again: ∂/∂k12 = E f′g′, ∂/∂k11 = ½ E f″g, ∂/∂m₁ = E f′g. Where the
+value has a cone (ρ = ±1, zero variance) the expectations of coinciding distributions count as zero, which is the
+symmetric derivative; to differentiate them again is refused.
 """
 
 from __future__ import annotations
 
 import math
+import time
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation import closed, hermite, line, plane, singular
+from netsor.compilers.expectation import closed, cones, hermite, line, linear, plane, singular
 from netsor.compilers.expectation.functions import Fn, from_terms
 from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, gauss, ratio
 from netsor.compilers.expectation.report import record, report
+from netsor.compilers.expectation.tabulated import tabulated
 from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term
+from netsor.errors import SlowWarning
 
 Mean = Tensor | None
+LONG = 10.0  # seconds of quadratures that are announced
+MANY = 500  # entries for which a table is worth the while where each would take a quadrature of its own
 
 
-def E2(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None) -> Tensor:
-    """E f(u)g(v), (u, v) ~ N((m1, m2), [[k11, k12], [k12, k22]]), broadcasting; a mean None is zero."""
-    return _entry(_Pair, f, g, (k11, k22, k12, m1, m2))
+class SlowExpectationWarning(SlowWarning):
+    """Many entries of a block need a quadrature of their own."""
+
+
+def E2(
+    f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean = None, m2: Mean = None, own: Tensor | None = None
+) -> Tensor:  # fmt: skip
+    """E f(u)g(v), (u, v) ~ N((m1, m2), [[k11, k12], [k12, k22]]), broadcasting; a mean None is zero.
+
+    `own` marks the entries whose two variables are one.
+    """
+    return _entry(_Pair, f, g, (k11, k22, k12, m1, m2), own)
 
 
 def E11(f: Fn, g: Fn, k: Tensor, m: Mean = None) -> Tensor:
@@ -38,7 +54,7 @@ def E1(f: Fn, k: Tensor, m: Mean = None) -> Tensor:
     return _entry(_Single, f, f, (k, m))
 
 
-def _entry(rule: Any, f: Fn, g: Fn, given: tuple[Any, ...]) -> Tensor:
+def _entry(rule: Any, f: Fn, g: Fn, given: tuple[Any, ...], own: Tensor | None = None) -> Tensor:
     """Apply a rule in float64 and give the result back in the arguments' own dtype."""
     tensors = [x for x in given if isinstance(x, Tensor)]
     shaped = [x.dtype for x in tensors if x.is_floating_point() and x.dim()]
@@ -46,7 +62,7 @@ def _entry(rule: Any, f: Fn, g: Fn, given: tuple[Any, ...]) -> Tensor:
     dtype = _widest(shaped or scalars)
     device = tensors[0].device if tensors else None
     exact = [None if x is None else torch.as_tensor(x, dtype=torch.float64, device=device) for x in given]
-    out: Tensor = rule.apply(f, g, *exact)
+    out: Tensor = rule.apply(f, g, own, *exact)
     return out.to(dtype)
 
 
@@ -59,28 +75,32 @@ def _widest(dtypes: list[torch.dtype]) -> torch.dtype:
 
 class _Pair(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean, m2: Mean) -> Tensor:
+    def forward(
+        ctx: Any, f: Fn, g: Fn, own: Tensor | None, k11: Tensor, k22: Tensor, k12: Tensor, m1: Mean, m2: Mean
+    ) -> Tensor:  # fmt: skip
         ctx.save_for_backward(k11, k22, k12, m1, m2)
-        ctx.pair = f, g
+        ctx.pair = f, g, own
         return pair(f, g, gauss(k11, k22, k12, m1, m2))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (grad,) = grads
-        f, g = ctx.pair
-        given = ctx.saved_tensors
+        f, g, own = ctx.pair
+        given: tuple[Tensor, Tensor, Tensor, Mean, Mean] = ctx.saved_tensors
+        cones.refuse_pair(f, g, given, own)
         df, dg = f.derivative, g.derivative
         price = ((0.5, df.derivative, g), (0.5, f, dg.derivative), (1.0, df, dg), (1.0, df, g), (1.0, f, dg))
         found = [
-            _sum_to(grad * (c * E2(a, b, *given)), x) if x is not None and needed else None
-            for (c, a, b), x, needed in zip(price, given, ctx.needs_input_grad[2:], strict=True)
+            _sum_to(grad * (c * E2(a, b, *given, own=own)), x) if x is not None and needed else None
+            for (c, a, b), x, needed in zip(price, given, ctx.needs_input_grad[3:], strict=True)
         ]
-        return (None, None, *found)
+        return (None, None, None, *found)
 
 
 class _Diagonal(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
+    def forward(ctx: Any, f: Fn, g: Fn, own: None, k: Tensor, m: Mean) -> Tensor:
+        del own
         ctx.save_for_backward(k, m)
         ctx.pair = f, g
         return diagonal(f, g, k, m)
@@ -90,18 +110,20 @@ class _Diagonal(torch.autograd.Function):
         (grad,) = grads
         f, g = ctx.pair
         k, m = ctx.saved_tensors
+        cones.refuse_constant(f, k, m)
+        cones.refuse_constant(g, k, m)
         df, dg = f.derivative, g.derivative
         second = E11(df.derivative, g, k, m) + 2 * E11(df, dg, k, m) + E11(f, dg.derivative, k, m)
         first = None
-        if m is not None and ctx.needs_input_grad[3]:
+        if m is not None and ctx.needs_input_grad[4]:
             first = _sum_to(grad * (E11(df, g, k, m) + E11(f, dg, k, m)), m)
-        return None, None, _sum_to(grad * (0.5 * second), k), first
+        return None, None, None, _sum_to(grad * (0.5 * second), k), first
 
 
 class _Single(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
-        del g
+    def forward(ctx: Any, f: Fn, g: Fn, own: None, k: Tensor, m: Mean) -> Tensor:
+        del g, own
         ctx.save_for_backward(k, m)
         ctx.f = f
         return single(f, k, m)
@@ -110,11 +132,12 @@ class _Single(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (grad,) = grads
         k, m = ctx.saved_tensors
+        cones.refuse_constant(ctx.f, k, m)
         prime = ctx.f.derivative
         first = None
-        if m is not None and ctx.needs_input_grad[3]:
+        if m is not None and ctx.needs_input_grad[4]:
             first = _sum_to(grad * E1(prime, k, m), m)
-        return None, None, _sum_to(grad * (0.5 * E1(prime.derivative, k, m)), k), first
+        return None, None, None, _sum_to(grad * (0.5 * E1(prime.derivative, k, m)), k), first
 
 
 def _sum_to(grad: Tensor, like: Tensor) -> Tensor:
@@ -196,7 +219,7 @@ def opaque(f: Fn) -> Fn:
     deltas = tuple((c, t) for c, t in f.terms if isinstance(t, Delta))
     others = tuple((c, t) for c, t in f.terms if not isinstance(t, Delta))
     smooth = Numeric(f.call, f.kinks, lambda: from_terms(others, f.source).derivative)
-    return Fn(f.name, f.source, f.call, f.kinks, (*deltas, (1.0, smooth)))
+    return Fn(f.name, f.source, f.call, f.kinks, (*deltas, (1.0, smooth)), closed=others)
 
 
 def _mixed(known: Sum, rest: Fn, on: Gauss) -> Tensor:
@@ -221,15 +244,28 @@ def _atoms(c1: complex, t1: Any, c2: complex, t2: Any, on: Gauss) -> Tensor:
 
 
 def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
-    """E f(u)g(v) by Mehler's series, the diagonal rule at ρ = ±1, and panels where the series does not reach."""
+    """E f(u)g(v) by Mehler's series, a table where that does not reach, and panels where no table resolves f and g.
+
+    A few entries with ρ = ±1 are integrals on a line.
+    """
     rho = ratio(on.k12, (on.k11 * on.k22).sqrt()).clamp(-1, 1).expand(on.det.shape)
     exact = (on.det == 0) & (rho != 0)
-    if bool(exact.all()):
+    singular = int(exact.sum())
+    if singular == exact.numel() <= MANY:
         return _diagonal(f, g, _pick(on, exact)).reshape(exact.shape)
     inside = rho.abs().masked_fill(exact, 0.0)
-    found = hermite.series(f, g, on, rho, float(inside.max()))
-    value = found.value.expand(on.det.shape)
+    largest = float(inside.max())
+    apart = on.m1 is not None or on.m2 is not None  # then inputs do not share the work of the coefficients
+    straight = max(singular, exact.numel() if apart else 0) > MANY
+    found = None if straight else hermite.series(f, g, on, rho, largest, hermite.DEGREES[:2])
+    if found is None or found.reach < largest:
+        whole = tabulated(f, g, on)
+        if whole is not None:
+            report("quadrature", whole[1])
+            return whole[0]
+        found = hermite.series(f, g, on, rho, largest)
     report("hermite", found.bound)
+    value = found.value.expand(on.det.shape)
     if bool(exact.any()):
         value = value.masked_scatter(exact, _diagonal(f, g, _pick(on, exact)))
     beyond = inside > found.reach
@@ -249,15 +285,49 @@ def _quadrature(f: Fn, g: Fn, on: Gauss, scale: Tensor) -> Tensor:
     """E f(u)g(v) over flat entries, by panels; the error is what finer panels change in a few of the entries."""
 
     def conditional(k: Tensor, m: Tensor) -> Tensor:
+        if _on_a_line(g.closed):
+            return _closed_single(g.closed, k, m)
+        if g.pieces:
+            return linear.mean(g.pieces, k, m)
         return single(g, k, m)
 
+    count = on.det.numel()
+    some = torch.linspace(0, count - 1, min(4, count), device=on.det.device).long().unique()
     with record() as inner:
-        value = plane.plane(f, conditional, g, on)
-        some = torch.linspace(0, len(value) - 1, min(4, len(value)), device=value.device).long().unique()
+        start = time.process_time()
         again = plane.plane(f, conditional, g, _take(on, some), level=1)
+        _announce(f, g, count, (time.process_time() - start) / len(some) / 2)
+        value = plane.plane(f, conditional, g, on)
     changed = float(ratio((again - value[some]).abs(), scale[some]).max())
-    report("quadrature", changed + max(bound for _, bound in inner) + 64 * EPS)
+    report("quadrature", changed + max((bound for _, bound in inner), default=0.0) + 64 * EPS)
     return value
+
+
+def _announce(f: Fn, g: Fn, count: int, seconds: float) -> None:
+    """Say what quadratures of so many seconds each will take together."""
+    if count * seconds > LONG:
+        what = f"{count:,} expectations of {f.name} and {g.name} take a quadrature each"
+        text = f"{what}: about {count * seconds:.0f} s of CPU time"
+        warnings.warn(text, SlowExpectationWarning, stacklevel=2)
+
+
+def _on_a_line(sum_: Sum) -> bool:
+    """Have these terms expectations of one variable that neither overflow nor lose more than rounding of 1?"""
+    return bool(sum_) and all(
+        isinstance(t, Term) and (closed.is_half_exponential(t) or not (t.linear or t.quadratic)) for _, t in sum_
+    )
+
+
+def _closed_single(sum_: Sum, k: Tensor, m: Mean) -> Tensor:
+    nothing = k.new_zeros(())
+    on = Gauss(k, nothing, nothing, torch.zeros_like(k if m is None else k + m), m)
+    total = torch.zeros_like(on.det)
+    for c, t in sum_:
+        if isinstance(t, Term) and closed.is_half_exponential(t):
+            total = total + c.real * closed.half_exponential(t, k, m)
+        else:
+            total = total + _atoms(c, t, 1.0, Term(), on)
+    return total
 
 
 def _take(on: Gauss, index: Tensor) -> Gauss:
@@ -299,15 +369,8 @@ def single(f: Fn, k: Tensor, m: Mean) -> Tensor:
         return zero
     if not (trusted(f, k, m) or _stable(f, k)):
         f = opaque(f)
-    nothing = k.new_zeros(())
-    on = Gauss(k, nothing, nothing, zero, m)
     known, rest = split(f)
-    total = zero
-    for c, t in known:
-        if isinstance(t, Term) and closed.is_half_exponential(t):
-            total = total + c.real * closed.half_exponential(t, k, m)
-        else:
-            total = total + _atoms(c, t, 1.0, Term(), on)
+    total = _closed_single(known, k, m)
     if rest is None:
         report("closed form", lambda: _rounding(f, k))
         return total

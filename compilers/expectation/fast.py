@@ -34,6 +34,7 @@ from netsor.compilers.expectation.scratch import (
     same_memory,
     untracked,
 )
+from netsor.compilers.expectation.tabulated import tabulated
 
 NEAR = fused.NEAR
 Exact = Callable[..., Tensor]
@@ -157,6 +158,18 @@ def _own(k11: Tensor, k22: Tensor, k12: Tensor, same: bool) -> int | None:
     return paired if equal else None
 
 
+def _marked(f: Fn, g: Fn, k11: Any, k22: Any, k12: Any, same: bool) -> Tensor | None:
+    """The entries whose two variables are one, for functions with kinks whose gradient is asked for."""
+    if not (f.kinks and g.kinks and all(isinstance(k, Tensor) for k in (k11, k22, k12))) or untracked(k11, k22, k12):
+        return None
+    own = _own(k11, k22, k12, same)
+    if own is None:
+        return None
+    out = torch.zeros_like(k12, dtype=torch.bool)
+    diagonal(out, own).fill_(True)
+    return out
+
+
 def _as_diagonal(flat: Tensor, paired: int) -> Tensor:
     """`[n, *s]` in the order of `diagonal`."""
     return flat if paired else flat.movedim(0, -1)
@@ -219,8 +232,10 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
     if found is not None:
         out = found[0](block)
         report("closed form", 0.0)
-    elif mehler.serves(f, g, k12.dtype):
+    elif mehler.serves(f, g, k12):
         series = _series(f, g, block, slope)
+        if series is None or _mostly_near(block):
+            series = _tabulated(f, g, block)
         if series is None:
             return None
         out = series
@@ -240,12 +255,7 @@ def _series(f: Fn, g: Fn, block: Block, slope: bool) -> Tensor | None:
         return known
     scratch = current()
     roots = None
-    if (
-        slope
-        and scratch is not None
-        and scratch.tangents
-        and mehler.serves(f.derivative, g.derivative, block.k12.dtype)
-    ):
+    if slope and scratch is not None and scratch.tangents and mehler.serves(f.derivative, g.derivative, block.k12):
         roots = inverse_root(block.k11), inverse_root(block.k22)
     found = mehler.series(f, g, block.k11, block.k22, block.correlation, block.near, roots)
     if found is None:
@@ -253,6 +263,24 @@ def _series(f: Fn, g: Fn, block: Block, slope: bool) -> Tensor | None:
     if found[1] is not None:
         block.share["slope", f.derivative, g.derivative] = found[1]
     return found[0]
+
+
+def _mostly_near(block: Block) -> bool:
+    """Are there many entries near |r| = 1 that would be taken again one by one?"""
+    mask = block.near
+    return mask is not None and block.k12.dtype == torch.float64 and int(mask.sum()) > engine.MANY
+
+
+def _tabulated(f: Fn, g: Fn, block: Block) -> Tensor | None:
+    """Entries from a table, those near |r| = 1 among them."""
+    k11, k22, k12 = block.k11, block.k22, block.k12
+    found = tabulated(f, g, gauss(k11.double(), k22.double(), k12.double(), None, None), (k11, k22))
+    if found is None:
+        return None
+    report("quadrature", found[1])
+    if k12.dtype == torch.float64:
+        block.share["near"] = None  # what is near needs no second time
+    return found[0].to(k12.dtype)
 
 
 def _traced(
@@ -312,4 +340,4 @@ def E2(
             mask = Block(k11, k22, k12, (0.0, 0.0)).near
             if mask is not None:
                 scratch.mark(mask)
-    return engine.E2(f, g, k11, k22, k12, m1, m2)
+    return engine.E2(f, g, k11, k22, k12, m1, m2, _marked(f, g, k11, k22, k12, same))

@@ -39,6 +39,8 @@ def _homogeneous(f: Fn, g: Fn) -> Rule | None:
         one, two = _linear(f, power), _linear(g, power)
         if one is not None and two is not None and one[1] and two[1]:
             (a, b), (c, d) = one, two
+            if not power and (2 * a + b) * (2 * c + d) == 0:  # E sgn·sgn is small where ¼ + … − ¼ cancels
+                return lambda block: block.erf().mul_(b * d / 4)
             return _combination(base, power, b * d, a * c + 0.5 * (a * d + b * c))
     return None
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation import terms as _t
+from netsor.compilers.expectation.linear import Piece, pieces
 from netsor.compilers.expectation.terms import Delta, Gate, Number, Numeric, Sum, Term
 
 Call = Callable[[Tensor], Tensor]
@@ -26,7 +27,8 @@ class Fn:
 
     `call` maps tensors coordinatewise; `kinks` are the points where f or f′ jumps; `source` is a constructor
     expression. `trusted` is the range of the variance in which the sum of closed forms loses no digits to
-    cancellation or overflow; outside it the engine integrates `call` instead.
+    cancellation or overflow; outside it the engine integrates `call` instead. `closed` is the same sum where `terms`
+    hide it for that reason.
     """
 
     name: str
@@ -35,6 +37,12 @@ class Fn:
     kinks: tuple[float, ...]
     terms: Sum
     trusted: tuple[float, float] = (0.0, math.inf)
+    closed: Sum = ()
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces of a piecewise linear function with kinks."""
+        return pieces(self.call, self.kinks)
 
     def __repr__(self) -> str:
         return self.source
@@ -187,6 +195,7 @@ def function(
     automatic derivative where it is missing).
     """
     name = name or getattr(call, "__name__", "function")
+    call = _alike(call)
     kinks = tuple(sorted(float(c) for c in kinks))
     jumps = {c: j for c in kinks if (j := _jump(call, c))}
 
@@ -197,6 +206,18 @@ def function(
 
     values = _midpoints(call, tuple(jumps)) if jumps else call
     return Fn(name, source or name, values, kinks, ((1.0, Numeric(values, kinks, slope)),))
+
+
+def _alike(call: Call) -> Call:
+    """The same function with values of the argument's shape, dtype and device, where it gives a number or integers."""
+
+    def values(x: Tensor) -> Tensor:
+        out = call(x)
+        if isinstance(out, Tensor) and out.shape == x.shape and out.dtype == x.dtype:
+            return out
+        return torch.as_tensor(out, dtype=x.dtype, device=x.device).expand(x.shape)
+
+    return values
 
 
 def _midpoints(call: Call, jumps: tuple[float, ...]) -> Call:

@@ -21,6 +21,7 @@ from netsor.compilers.expectation.terms import Term
 
 DEGREES = (48, 160, 512)
 TARGET = 1e-14  # relative to √(E f² E g²)
+ROUNDING = 32 * EPS  # of the sums over the nodes
 ACCEPT = 1e-11  # entries whose bound is above this are integrated instead
 
 
@@ -108,10 +109,10 @@ class Series(NamedTuple):
     scale: Tensor
 
 
-def series(f: Fn, g: Fn, gauss: Gauss, rho: Tensor, largest: float) -> Series:
+def series(f: Fn, g: Fn, gauss: Gauss, rho: Tensor, largest: float, degrees: tuple[int, ...] = DEGREES) -> Series:
     """Σ a_k b_k ρ^k with enough terms for the largest |ρ|, or for as large a |ρ| as the bound can reach."""
-    left, right, products = _expand(f, g, gauss, DEGREES[0])
-    for degree in DEGREES[1:]:
+    left, right, products = _expand(f, g, gauss, degrees[0])
+    for degree in degrees[1:]:
         if _enough(products, largest) is not None:
             break
         left, right, products = _expand(f, g, gauss, degree)
@@ -119,7 +120,7 @@ def series(f: Fn, g: Fn, gauss: Gauss, rho: Tensor, largest: float) -> Series:
     terms = len(products) - 1 if found is None else found
     reach = largest if found is not None else min(largest, (ACCEPT / max(products[-1], 1e-300)) ** (1 / len(products)))
     value = horner(left.a[: terms + 1], right.a[: terms + 1], rho.clamp(-reach, reach))
-    bound = reach ** (terms + 1) * products[terms] + left.error + right.error + 8 * EPS
+    bound = reach ** (terms + 1) * products[terms] + left.error + right.error + ROUNDING
     return Series(value, bound, reach, left.scale * right.scale)
 
 

@@ -48,18 +48,18 @@ def _octave(of: Family, sigma: Tensor) -> tuple[Tensor, float]:
     for points in POINTS:
         if low == 0 or len(sigma) < 3 * points:
             break
-        x, transform = _chebyshev(points, sigma.device)
+        x, transform = chebyshev(points, sigma.device)
         values = of(middle + half * x)
         coefficients = values @ transform
         off = float((coefficients[:, -2:].abs().sum(1) / values[0].min()).max())
         if off <= ACCEPT:
             t = (sigma - middle) / half if half else torch.zeros_like(sigma)
-            return coefficients @ _polynomials(t.clamp(-1, 1), points), off
+            return coefficients @ polynomials(t.clamp(-1, 1), points), off
     return of(sigma), 0.0
 
 
 @lru_cache(maxsize=16)
-def _chebyshev(points: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def chebyshev(points: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The points on [−1, 1], and the matrix that takes values at them to coefficients."""
     angle = (torch.arange(points, dtype=torch.float64, device=device) + 0.5) * (math.pi / points)
     order = torch.arange(points, dtype=torch.float64, device=device)
@@ -68,7 +68,7 @@ def _chebyshev(points: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.cos(angle), transform
 
 
-def _polynomials(t: Tensor, points: int) -> Tensor:
+def polynomials(t: Tensor, points: int) -> Tensor:
     """T_0 … T_{points−1} at t, `[points, N]`."""
     rows = [torch.ones_like(t), t]
     while len(rows) < points:

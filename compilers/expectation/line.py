@@ -46,20 +46,20 @@ def octaves(finest: float) -> int:
     return min(60, math.ceil(-math.log2(max(finest, 1e-18))))
 
 
-def panels(centres: Tensor, halvings: int | list[int], level: int) -> Rule:
+def panels(centres: Tensor, halvings: int | list[int], level: int, width: float = WIDTH, reach: float = RANGE) -> Rule:
     """The rule whose panels end at every centre `[C, *shape]` (in units of z) and shrink towards it.
 
     `halvings` is how often, for each centre or for all; `level` divides every panel into 2^level.
     """
     counts = halvings if isinstance(halvings, list) else [halvings] * centres.shape[0]
-    grid = torch.arange(-RANGE, RANGE + WIDTH / 2, WIDTH, dtype=torch.float64, device=centres.device)
+    grid = torch.arange(-reach, reach + width / 2, width, dtype=torch.float64, device=centres.device)
     shape = centres.shape[1:]
     ends = [grid.reshape(-1, *[1] * len(shape)).expand(-1, *shape)]
     for centre, count in zip(centres, counts, strict=True):
-        radii = WIDTH * 0.5 ** torch.arange(1, count + 1, dtype=torch.float64, device=centres.device)
+        radii = width * 0.5 ** torch.arange(1, count + 1, dtype=torch.float64, device=centres.device)
         offsets = torch.cat([-radii, torch.zeros_like(radii[:1]) if count else radii.new_zeros(1), radii])
         ends.append(centre + offsets.reshape(-1, *[1] * len(shape)))
-    points = torch.cat(ends).clamp(-RANGE, RANGE).sort(0).values
+    points = torch.cat(ends).clamp(-reach, reach).sort(0).values
     return _fill(points, level)
 
 

@@ -8,12 +8,13 @@ from torch import Tensor
 from netsor.compilers.expectation import hermite
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS
-from netsor.compilers.expectation.hermite import DEGREES, Coefficients, coefficients
+from netsor.compilers.expectation.hermite import DEGREES, ROUNDING, Coefficients, coefficients
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.scratch import of_elements
 from netsor.compilers.expectation.terms import Delta, Numeric, Term
 
 STEEP = 8.0
+MANY = 4000  # entries of a large block
 TARGET = {torch.float32: 1e-8, torch.float64: 1e-14}  # relative to √(E f² E g²)
 
 
@@ -22,16 +23,18 @@ def applies(f: Fn, g: Fn) -> bool:
     return all(isinstance(t, Numeric) for _, t in (*f.terms, *g.terms))
 
 
-def serves(f: Fn, g: Fn, dtype: torch.dtype) -> bool:
-    """Is the series the rule for blocks of these functions?
+def serves(f: Fn, g: Fn, k12: Tensor) -> bool:
+    """Is the series, or the table, the rule for a block of these functions?
 
-    It is in float32 too where the closed form, with exponentials on a half-line (elu), takes some hundred operations.
+    It is in float32, and in large blocks, too where the closed form, with exponentials on a half-line (elu), takes
+    some hundred operations.
     """
     if applies(f, g):
         return True
     atoms = [[t for _, t in h.terms] for h in (f, g)]
     slow = all(any(isinstance(t, Term) and t.gate and t.linear for t in found) for found in atoms)
-    return dtype == torch.float32 and slow and not any(isinstance(t, Delta) for found in atoms for t in found)
+    large = k12.dtype == torch.float32 or k12.numel() > MANY
+    return large and slow and not any(isinstance(t, Delta) for found in atoms for t in found)
 
 
 def expansion(f: Fn, k: Tensor, degree: int) -> Coefficients:
@@ -84,7 +87,7 @@ def _terms(f: Fn, g: Fn, k11: Tensor, k22: Tensor, largest: float, dtype: torch.
         for k, (s, t) in enumerate(zip(left.tails, right.tails, strict=True)):
             bound = largest ** (k + 1) * s * t
             if bound <= TARGET[dtype]:
-                return k, degree, bound + left.error + right.error + 8 * EPS
+                return k, degree, bound + left.error + right.error + ROUNDING
     return None
 
 

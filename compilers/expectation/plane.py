@@ -17,6 +17,7 @@ from netsor.compilers.expectation import line
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS, Gauss, ratio
 
+REACH = 10.0  # of the outer panels, of width 1: 1e-23 of the Gaussian lies outside
 Conditional = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -66,10 +67,10 @@ def plane(f: Fn, conditional: Conditional, g: Fn, gauss: Gauss, level: int = 0) 
     coarse = float(torch.maximum(s1.max(), s2.max()))
     turning = float(ratio(rest.sqrt(), slope.abs() + rest.sqrt()).min())
     sharp = line.octaves(min(turning, 1 / coarse if coarse else 1.0))
-    counts = [line.octaves(1 / coarse if coarse else 1.0)] * len(own) + [sharp] * len(other)
+    counts = [1 + line.octaves(1 / coarse if coarse else 1.0)] * len(own) + [1 + sharp] * len(other)
     out = torch.empty_like(s1)
-    for i in _chunks(len(s1), (sum(2 * c + 1 for c in counts) + 53) << level):
-        r = line.panels(centres[:, i], counts, level)
+    for i in _chunks(len(s1), (sum(2 * c + 1 for c in counts) + 21) << level):
+        r = line.panels(centres[:, i], counts, level, 1.0, REACH)
         mean = m2[i] + slope[i] * r.z
         out[i] = (r.w * f.call(m1[i] + s1[i] * r.z) * conditional(rest[i].expand_as(mean), mean)).sum(0)
     return out

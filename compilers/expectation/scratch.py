@@ -47,18 +47,18 @@ class Scratch:
 
     def keep(self, tensor: Tensor, name: Key, make: Callable[[], Any]) -> Any:
         """A quantity of the elements of a tensor, made once."""
-        key = (*_place(tensor), *name)
+        key = (*place(tensor), *name)
         if key not in self._kept:
             self._kept[key] = (tensor, make())
         return self._kept[key][1]
 
     def picked(self, tensor: Tensor, source: Tensor, pick: Pick) -> None:
         """`tensor` holds elements of `source`; `pick(v, front)` takes them of a v with `front` more dimensions."""
-        self._origins[_place(tensor)] = (tensor, source, pick)
+        self._origins[place(tensor)] = (tensor, source, pick)
 
     def origin(self, tensor: Tensor) -> tuple[Tensor, Pick] | None:
         """Where the elements of a tensor have been picked from, if they have."""
-        found = self._origins.get(_place(tensor))
+        found = self._origins.get(place(tensor))
         return None if found is None else found[1:]
 
     def mark(self, mask: Tensor) -> None:
@@ -121,7 +121,8 @@ def alike(x: Tensor, y: Tensor) -> bool:
     return x is y or (x.shape == y.shape and same_memory(x, y))
 
 
-def _place(x: Tensor) -> Key:
+def place(x: Tensor) -> Key:
+    """What tells the memory of a tensor, and how it is seen, from any other's."""
     return x.data_ptr(), x.dtype, x.shape, x.stride()
 
 
@@ -173,6 +174,14 @@ def of_elements(x: Tensor, name: Key, make: Callable[[Tensor], tuple[list[Tensor
 
     found, notes = own.keep(every, name, values)
     return [_part(t, every, x) for t in found], notes
+
+
+def source(x: Tensor) -> Tensor:
+    """The tensor of all inputs that the elements of x come from."""
+    own = _current.get()
+    every = _whole(x)
+    origin = None if own is None else own.origin(every)
+    return every if origin is None else source(origin[0])
 
 
 def same_inputs(x: Tensor, y: Tensor) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from netsor import ir
+from netsor import facts, ir
 from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.errors import InputError
 
@@ -21,9 +21,7 @@ Arrays = dict[str, torch.Tensor]
 
 def divisor(line: ir.InputMatrix, binding: Binding) -> float:
     """What ω is divided by the square root of."""
-    if line.fan_in is None:
-        return 1.0
-    return float(binding.dimension(line.out.cols)) if line.fan_in == "cols" else float(line.fan_in)
+    return float(facts.fan_in(line, binding.dimension(line.out.cols)))
 
 
 def sample(
@@ -37,7 +35,7 @@ def sample(
             shape = (*binding.shape(line.out), binding.dimension(line.out.rows), binding.dimension(line.out.cols))
             drawn = _normal(shape, seed, line.out.name, dtype, device)
             arrays[line.out.name] = drawn.mul_(math.sqrt(line.var))  # in place: the largest arrays there are
-    for block in correlated_blocks(p):
+    for block in facts.covariance_blocks(p.lines):
         arrays |= _vectors(block, binding, seed, dtype, device)
     return arrays
 
@@ -92,21 +90,6 @@ def _normal(shape: Sequence[int], seed: int, name: str, dtype: torch.dtype, devi
 # ---------------------------------------------------------------- covariances
 
 
-def correlated_blocks(p: ir.ProgramLike) -> list[list[ir.InputVector]]:
-    """Input vectors in blocks that covary; most blocks are one vector."""
-    blocks: dict[ir.Var, list[ir.InputVector]] = {}
-    for line in p.lines:
-        if isinstance(line, ir.InputVector):
-            block = [line]
-            for other, c in line.cov:
-                if c != 0 and blocks[other] is not block:
-                    block = blocks[other] + block
-                    for member in block:
-                        blocks[member.out] = block
-            blocks[line.out] = block
-    return list({id(b): b for b in blocks.values()}.values())
-
-
 def covariance(a: ir.InputVector, b: ir.InputVector, binding: Binding) -> torch.Tensor:
     """Cov(β_a[i], β_b[j]) of the elements of two vectors, `[elements of a, elements of b]`, before multipliers.
 
@@ -119,7 +102,7 @@ def covariance(a: ir.InputVector, b: ir.InputVector, binding: Binding) -> torch.
         for dim in a.out.dims:
             result = torch.kron(result, _axis_matrix(a.out, dim, given, binding))
         return result
-    constant = next((c for v, c in a.cov if v is b.out), None) or next((c for v, c in b.cov if v is a.out), 0)
+    constant = facts.covariance(a, b)
     names = (*axis_names(a.out), *(n for n in axis_names(b.out) if n not in axis_names(a.out)))
     left, right = _indices(a.out, names, binding), _indices(b.out, names, binding)
     same = (left[:, None] == right[None]) | (left[:, None] < 0) | (right[None] < 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 import torch
 
@@ -79,7 +80,12 @@ class Run:
             inner.index, inner.values = t, {}
             for v, value in self.block(loop.body, inner).items():
                 inner.finished[v][t] = value
-        return {v: _stacked(loop.axis.name, [inner.finished[v][t] for t in range(size)]) for v in loop.made}
+        steps = range(size)
+        return {v: _stacked(loop.axis.name, [inner.finished[v][t] for t in steps]) for v in self.kept(loop)}
+
+    def kept(self, loop: Loop) -> Sequence[ir.Var]:
+        """The variables of a loop that are read after it."""
+        return loop.made
 
     def line(self, line: ir.Line, scope: Scope) -> Value:
         fixed = scope.fixed()
@@ -105,10 +111,17 @@ class Run:
                 if line.out in scope.values:
                     return scope.read(line.out)
                 return constant(line, self.binding, {"dtype": self.like.dtype, "device": self.like.device})
-            case ir.Shift() if line.axis.name in scope.fixed():
-                return scope.earlier(line) or self._zero(line.out)
-            case _:
+            case ir.Shift():
+                if line.axis.name in scope.fixed():
+                    return scope.earlier(line) or self._zero(line.out)
                 return evaluate(line, scope.read, axes, self.binding)
+            case (
+                ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow() | ir.At()
+                | ir.Place() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ):  # fmt: skip
+                return evaluate(line, scope.read, axes, self.binding)
+            case _:
+                assert_never(line)
 
     def _zero(self, var: ir.Var) -> Value:
         shape = (1,) if var.rows is None else (1, self.binding.dimension(var.rows))

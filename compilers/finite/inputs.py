@@ -14,6 +14,8 @@ import numpy as np
 import torch
 
 from netsor import ir
+from netsor.compilers.arrays import as_tensor, check_layout
+from netsor.compilers.calls import is_inside
 from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.errors import InputError
 
@@ -47,6 +49,11 @@ def bind(
     device: str | torch.device = "cpu",
 ) -> list[Group]:  # fmt: skip
     """The inputs as groups of samples of equal size."""
+    if is_inside(x):
+        raise InputError(
+            "limits and simulations are not differentiated or mapped by torch.func", code="NT601",
+            hint="compiled kernels are: ns.compile(p)",
+        )  # fmt: skip
     lines = input_lines(p)
     named = _by_name([line.out.name for line in lines], x)
     samples = {line.out: _samples(line.out, named[line.out.name], dtype, device) for line in lines}
@@ -104,13 +111,20 @@ def _samples(var: ir.Var, value: Any, dtype: torch.dtype, device: str | torch.de
         if not torch.isfinite(t).all():
             what = "NaN" if torch.isnan(t).any() else "an infinite number"
             raise InputError(f"sample {i} of {var} contains {what}", code="NT603")
+        if i == 0 or t.shape != tensors[i - 1].shape:
+            _check_layout(var, t)
     return tensors
+
+
+def _check_layout(var: ir.Var, sample: torch.Tensor) -> None:
+    if var.kind == "X":
+        check_layout(var.name, [a.name for a in var.axes], (1, *sample.shape))
 
 
 def _tensor(var: ir.Var, value: Any, dtype: torch.dtype, device: str | torch.device) -> torch.Tensor | None:
     """The whole batch as one tensor; None when the samples have different shapes."""
     if isinstance(value, torch.Tensor | np.ndarray):
-        return torch.as_tensor(value).to(device=device, dtype=dtype)
+        return as_tensor(var.name, value).to(device=device, dtype=dtype)
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise InputError(f"{var} takes an array or a list of arrays, got {type(value).__name__}", code="NT601")
     shapes = {tuple(np.shape(v.cpu() if isinstance(v, torch.Tensor) else v)) for v in value}
@@ -120,10 +134,7 @@ def _tensor(var: ir.Var, value: Any, dtype: torch.dtype, device: str | torch.dev
 
 
 def _one(var: ir.Var, value: Any, dtype: torch.dtype, device: str | torch.device) -> torch.Tensor:
-    try:
-        return torch.as_tensor(value if isinstance(value, torch.Tensor) else np.asarray(value)).to(device, dtype)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"a sample of {var} is not an array of numbers: {error}", code="NT601") from None
+    return as_tensor(f"a sample of {var}", value).to(device, dtype)
 
 
 def _group(

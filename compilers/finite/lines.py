@@ -13,46 +13,46 @@ from netsor.compilers.torch_functions import torch_function
 from netsor.errors import InputError
 
 Lookup = Callable[[ir.Var], Value]
-IndexForm = ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename | ir.Reduce
-Computed = ir.Trsp | ir.MatMul | ir.Nonlin | ir.Moment | ir.Softmax | IndexForm
+Computed = ir.Trsp | ir.MatMul | ir.Nonlin | ir.Moment | ir.IndexForm | ir.Reduce | ir.Softmax
 Windowing = ir.Window | ir.Unwindow
 
 
-def evaluate(line: Computed, read: Lookup, axes: Sequence[str], binding: Binding) -> Value:
+def evaluate(line: Computed, read: Lookup, axes: Sequence[str], binding: Binding) -> Value:  # noqa: C901
     """The value of a line whose result carries `axes` (inside a loop: the variable's axes but the loop's)."""
     match line:
         case ir.Trsp():
-            matrix = read(line.of)
-            return Value(matrix.data.transpose(-1, -2), matrix.axes)
+            return _trsp(read(line.of))
         case ir.MatMul():
             return matmul(read(line.matrix), read(line.vector), axes)
         case ir.Nonlin() | ir.Moment():
             return _coordinatewise(line, read, axes)
         case ir.Softmax():
             return _softmax(line, read, axes)
-        case _:
-            return _index_form(line, read(line.of), binding)
-
-
-def _index_form(line: IndexForm, of: Value, binding: Binding) -> Value:
-    match line:
         case ir.Window():
-            return _window(line, of, binding)
+            return _window(line, read(line.of), binding)
         case ir.Unwindow():
-            return _unwindow(line, of, binding)
+            return _unwindow(line, read(line.of), binding)
         case ir.At():
-            return _at(line, of)
+            return _at(line, read(line.of))
         case ir.Place():
-            return _place(line, of, binding)
+            return _place(line, read(line.of), binding)
         case ir.Shift():
-            return _shift(line, of)
+            return _shift(line, read(line.of))
         case ir.Rename():
-            table = {a.name: b.name for a, b in line.axes}
-            return Value(of.data, tuple(table.get(a, a) for a in of.axes))
+            return _rename(line, read(line.of))
         case ir.Reduce():
-            return _reduce(line, of)
+            return _reduce(line, read(line.of))
         case _:
             assert_never(line)
+
+
+def _trsp(matrix: Value) -> Value:
+    return Value(matrix.data.transpose(-1, -2), matrix.axes)
+
+
+def _rename(line: ir.Rename, of: Value) -> Value:
+    table = {a.name: b.name for a, b in line.axes}
+    return Value(of.data, tuple(table.get(a, a) for a in of.axes))
 
 
 def constant(line: ir.InputScalar, binding: Binding, like: dict[str, Any]) -> Value:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import networkx as nx
 
 from netsor import ir
-from netsor.dsl import inputs_of
 from netsor.errors import ProgramError
+from netsor.facts import inputs_of
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,18 @@ def steps(lines: Sequence[ir.Line], cut: frozenset[ir.Var] = frozenset()) -> tup
         else:
             result.append(_loop([lines[i] for i in inside], cut))
     return tuple(result)
+
+
+def read_outside(order: Sequence[Step], lines: Sequence[ir.Line]) -> frozenset[ir.Var]:
+    """The variables made in a loop that lines outside of it read."""
+    found: set[ir.Var] = set()
+    for loop in order:
+        if isinstance(loop, Loop):
+            inside = frozenset(loop.made)
+            for line in lines:
+                found |= inside & set(inputs_of(line)) if line.out not in inside else frozenset()
+            found |= read_outside(loop.body, lines)
+    return frozenset(found)
 
 
 def _loop(lines: Sequence[ir.Line], cut: frozenset[ir.Var]) -> Loop:

@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 
+from netsor.display import Table, Tabled
+from netsor.markup import one_line
+
 
 @dataclass
-class Simulation:
+class Simulation(Tabled):
     """Kernels `[seed, sample, sample′, …]` by width and name.
 
     Names: `nngp` (covariance of the output given the last layer), `ntk` (backward lines), `ntk_autograd`,
@@ -130,6 +133,19 @@ class Simulation:
             for key in self.compared()
         }
         return {"program": self.name, "widths": self.widths, "seeds": len(self.seeds), "deviation": table}
+
+    def __repr__(self) -> str:
+        ends = sorted({min(self.widths), max(self.widths)})
+        widths = f"width{'s' if len(ends) > 1 else ''} {' to '.join(map(str, ends))}"
+        return f"<Simulation of {one_line(self.name)}: {widths}, {len(self.seeds)} seeds; {', '.join(self.keys())}>"
+
+    def table(self) -> Table:
+        """The mean relative deviation from the limit by width, and its slope."""
+        keys = self.compared()
+        rows = [(str(w), *(f"{self.mean(key, w):.3e}" for key in keys)) for w in self.widths]
+        if len(self.widths) > 1:
+            rows.append(("slope", *(f"{self.slope(key):.3f}" for key in keys)))
+        return Table(f"{self.name}: relative deviation from the limit", ("width", *keys), tuple(rows))
 
     def __str__(self) -> str:
         several = len(self.seeds) > 1

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from netsor import ir
+from netsor.backprop import with_backward
 from netsor.compilers.finite import arrays as random_arrays
 from netsor.compilers.finite import kernels
 from netsor.compilers.finite.inputs import Group, bind, check_device
@@ -17,7 +19,10 @@ from netsor.compilers.finite.network import Network
 from netsor.compilers.finite.order import Step, steps
 from netsor.compilers.finite.result import Simulation
 from netsor.compilers.finite.store import Store
+from netsor.declared import as_program
 from netsor.errors import InputError
+from netsor.facts import trained
+from netsor.lookup import known, lookup
 
 WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 Method = Literal["backward", "autograd"]
@@ -36,6 +41,7 @@ def simulate(
     None compiles the program, False leaves deviations out. `vectors` names vectors whose second moments are wanted;
     `memory` bounds the bytes of the matrices; `store` is a file that keeps finished runs, which are not repeated.
     """
+    p = as_program("ns.simulate", p)
     check_device(device)
     program = _with_backward(p) if "backward" in methods else p
     groups = bind(program, x, sizes, dtype, device)
@@ -69,11 +75,7 @@ class _Runner:
         self.dtype = dtype
         self.device = device
         self.order: Sequence[Step] = steps(p.lines)
-        by_name = {line.out.name: line.out for line in p.lines}
-        unknown = [v for v in vectors if v not in by_name]
-        if unknown:
-            raise InputError(f"the program has no vector called {', '.join(unknown)}", code="NT605")
-        self.vectors = [by_name[v] for v in vectors]
+        self.vectors = {name: _vector(p, name) for name in vectors}
 
     def __call__(self, width: int, seed: int) -> kernels.Kernels:
         networks = [Network(self.p, self.order, group, width) for group in self.groups]
@@ -84,8 +86,8 @@ class _Runner:
         for name in dict.fromkeys(o.name for o in self.p.outputs):
             found |= self._output(networks, results, arrays, name)
         with torch.no_grad():
-            for var in self.vectors:
-                found[f"vectors.{var.name}"] = kernels.second_moment(networks, results, var)
+            for name, var in self.vectors.items():
+                found[f"vectors.{name}"] = kernels.second_moment(networks, results, var)
         return {key: value.detach().cpu() for key, value in found.items()}
 
     def _arrays(self, networks: Sequence[Network], seed: int) -> random_arrays.Arrays:
@@ -128,11 +130,7 @@ def _outputs(networks: Sequence[Network], results: Sequence[Any], name: str) -> 
 
 def _with_backward(p: Any) -> Any:
     """The program with its backward lines, which are added when it states no gradients."""
-    if p.gradients or not p.outputs or not any(getattr(line, "trainable", False) for line in p.lines):
-        return p
-    from netsor.backprop import backprop
-
-    return backprop(p)
+    return with_backward(p) if trained(p.lines) else p
 
 
 def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit: float) -> None:
@@ -142,6 +140,13 @@ def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit
             f"the matrices at width {width} take {needed / 1e9:.1f} GB, more than memory={limit:.2g}", code="NT606",
             hint="take smaller widths, dtype=torch.float32, or raise memory=",
         )  # fmt: skip
+
+
+def _vector(p: Any, name: str) -> ir.Var:
+    var = lookup(p, name)
+    if var is None or var.kind not in "GH":
+        raise InputError(f"the program has no vector called {name} (it has {known(p)})", code="NT605")
+    return var
 
 
 def _compiled(p: Any, x: Any, vectors: Sequence[str]) -> Any:

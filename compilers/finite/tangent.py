@@ -17,6 +17,7 @@ from netsor.compilers.finite.arrays import divisor
 from netsor.compilers.finite.execute import Values
 from netsor.compilers.finite.network import Network, output_axes
 from netsor.compilers.finite.values import Value, axis_names
+from netsor.facts import Use, input_vectors, reached, trained_uses
 
 CHUNK = 2**25  # entries of the largest intermediate Gram matrix
 
@@ -31,46 +32,8 @@ class Factors:
     shape: tuple[int, ...]  # of the family
 
 
-@dataclass(frozen=True)
-class Use:
-    """A line y = Wz, or y = Wᵀz."""
-
-    line: ir.MatMul
-    transposed: bool
-
-
-def trained_uses(p: ir.ProgramLike) -> dict[ir.InputMatrix, list[Use]]:
-    """The lines that apply each trained matrix."""
-    matrices = {line.out: line for line in p.lines if isinstance(line, ir.InputMatrix) and line.trainable}
-    transposes = {line.out: line.of for line in p.lines if isinstance(line, ir.Trsp)}
-    uses: dict[ir.InputMatrix, list[Use]] = {line: [] for line in matrices.values()}
-    for line in p.lines:
-        if isinstance(line, ir.MatMul):
-            root, flipped = line.matrix, False
-            while root in transposes:
-                root, flipped = transposes[root], not flipped
-            if root in matrices:
-                uses[matrices[root]].append(Use(line, flipped))
-    return uses
-
-
 def trained_vectors(p: ir.ProgramLike) -> list[ir.InputVector]:
-    return [line for line in p.lines if isinstance(line, ir.InputVector) and line.trainable]
-
-
-def reached(p: ir.ProgramLike) -> set[ir.Var]:
-    """The variables that an output depends on, backward lines left out."""
-    from netsor.dsl import inputs_of
-
-    made = {line.out: line for line in p.lines}
-    found: set[ir.Var] = set()
-    queue = [v for o in p.outputs for v in (o.readout, o.vector)]
-    while queue:
-        v = queue.pop()
-        if v not in found:
-            found.add(v)
-            queue += inputs_of(made[v])
-    return found
+    return [line for line in input_vectors(p.lines) if line.trainable]
 
 
 Gradient = Callable[[ir.Var], torch.Tensor]
@@ -80,7 +43,7 @@ def factors(network: Network, values: Values, gradient: Gradient) -> dict[str, F
     """Lefts and rights of every trained array; `gradient(y)` is ∂f/∂y as `[output, sample, *axes of y, n]`."""
     p, forward = network.program, reached(network.program)
     result: dict[str, Factors] = {}
-    for line, uses in trained_uses(p).items():
+    for line, uses in trained_uses(p.lines).items():
         used = [u for u in uses if u.line.out in forward]
         if used:
             result[line.out.name] = _matrix(network, line, used, values, gradient)
@@ -101,7 +64,8 @@ def _matrix(network: Network, line: ir.InputMatrix, uses: Sequence[Use], values:
         y, z = use.line.out, use.line.vector
         rest = [a for a in axis_names(y) if a not in own]
         sizes = [network.binding.size(d.size) for d in y.dims if d.axis.name in rest]
-        dy = torch.stack([Value(g, axis_names(y)).aligned([*own, *rest]) for g in gradient(y)])
+        parts = [Value(g, axis_names(y)).aligned([*own, *rest]) for g in gradient(y)]
+        dy = parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
         x = values[z].aligned([*own, *rest]).unsqueeze(0)
         dy, x = (_arranged(t, network.samples, shape, sizes) for t in (dy, x))
         lefts.append(x if use.transposed else dy)
@@ -230,7 +194,7 @@ def autograd_factors(network: Network, arrays: Mapping[str, torch.Tensor], name:
     Zeros are added to each trained MatMul and vector; gradients with respect to them are per sample and per element.
     """
     p, forward = network.program, reached(network.program)
-    targets = [u.line.out for uses in trained_uses(p).values() for u in uses if u.line.out in forward]
+    targets = [u.line.out for uses in trained_uses(p.lines).values() for u in uses if u.line.out in forward]
     targets += [v.out for v in trained_vectors(p) if v.out in forward]
     if not targets:
         return {}

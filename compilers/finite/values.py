@@ -13,6 +13,7 @@ import torch
 
 from netsor import ir
 from netsor.errors import InputError
+from netsor.sizes import number
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,15 @@ class Binding:
 
     def size(self, size: ir.Size) -> int:
         """The number of positions of an axis of a variable."""
-        match size:
-            case int():
-                return size
-            case ir.SizeOf(axis):
-                if axis not in self.sizes:
-                    raise InputError(
-                        f"the size of the axis {axis} is not known", code="NT602",
-                        hint=f"no input carries it; pass sizes={{{axis!r}: …}}",
-                    )  # fmt: skip
-                return self.sizes[axis]
-            case ir.Strided(of, minus, stride):
-                return -((minus - self.size(of)) // stride)
+        return number(size, self._known)
+
+    def _known(self, axis: str) -> int:
+        if axis not in self.sizes:
+            raise InputError(
+                f"the size of the axis {axis} is not known", code="NT602",
+                hint=f"no input carries it; pass sizes={{{axis!r}: …}}",
+            )  # fmt: skip
+        return self.sizes[axis]
 
     def shape(self, var: ir.Var) -> tuple[int, ...]:
         """The sizes of a variable's axes."""

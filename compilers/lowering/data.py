@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from netsor import ir
 from netsor.compilers.derive.nodes import unsupported
+from netsor.compilers.lowering.functions import array
+from netsor.compilers.lowering.identifiers import Numeric
 from netsor.compilers.torch_functions import torch_source
+from netsor.sizes import fold
 
 
 class DataArrays:
     """The statements that make the arrays of coordinatewise functions of data; index forms are views and gathers."""
 
-    def __init__(self, program: Any, numeric: dict[str, Any]) -> None:
+    def __init__(self, program: Any, numeric: Numeric) -> None:
         self.line = {x.out: x for x in program.lines}
         self.numeric = numeric
         self.statements: dict[ir.Var, str] = {}
 
     def need(self, var: ir.Var) -> None:
-        """Make sure that `data.<name>` exists for a variable."""
+        """Make sure that `data[name]` exists for a variable."""
         if var not in self.statements and not isinstance(self.line[var], ir.Data):
-            self.statements[var] = f'data.put("{var.name}", {self._source(self.line[var])})'
+            self.statements[var] = f"data.put({var.name!r}, {self._source(self.line[var])})"
 
     def _name(self, var: ir.Var) -> str:
         self.need(var)
-        return f"data.{var.name}"
+        return f"data[{var.name!r}]"
 
     def _source(self, line: ir.Line) -> str:
         match line:
@@ -38,10 +41,15 @@ class DataArrays:
             case ir.Reduce():
                 op = {"sum": "sum", "mean": "mean", "max": "amax"}[line.op]
                 return f"{self._name(line.of)}.{op}({self._dim(line.of, line.axis)})"
-            case ir.Window() if line.outside != "drop":
+            case ir.Window():
                 return self._window(line)
-            case _:
+            case (
+                ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul()
+                | ir.Moment() | ir.Unwindow() | ir.Place() | ir.Shift() | ir.Softmax()
+            ):  # fmt: skip
                 raise unsupported(f"the data line {line.out.name}")
+            case _:
+                assert_never(line)
 
     @staticmethod
     def _dim(var: ir.Var, axis: ir.Axis) -> int:
@@ -59,15 +67,17 @@ class DataArrays:
         if line.per_sample:
             return self._aligned(var, axes, False)
         if isinstance(line.limit, tuple):
-            return _arranged(f"data.constant({line.limit!r})", 0, var.axes, axes, False)
+            return _arranged(f"data.constant({array(line.limit)})", 0, var.axes, axes, False)
         return repr(float(line.limit))
 
     def _aligned(self, var: ir.Var, axes: Sequence[ir.Axis], features: bool) -> str:
-        name = self._name(var) if features else f"data.{var.name}"
+        name = self._name(var) if features else f"data[{var.name!r}]"
         return _arranged(name, 1, var.axes, axes, features)
 
     def _window(self, line: ir.Window) -> str:
         """[n, positions, taps, feature] by gathering along every axis of the window."""
+        if line.outside == "drop":
+            raise unsupported(f"the data line {line.out.name}")
         rest = [a for a in line.of.axes if a not in line.axes]
         dims = [self._dim(line.of, a) for a in line.axes]
         sizes = ", ".join(_size(line.out.size(a)) for a in line.axes)
@@ -90,10 +100,4 @@ def _arranged(text: str, lead: int, have: Sequence[ir.Axis], want: Sequence[ir.A
 
 
 def _size(size: ir.Size) -> str:
-    match size:
-        case int():
-            return str(size)
-        case ir.SizeOf():
-            return f'data.size["{size.axis}"]'
-        case ir.Strided():
-            return f"-(({size.minus} - {_size(size.of)}) // {size.stride})"
+    return fold(size, str, lambda axis: f"data.size[{axis!r}]", "-(({1} - {0}) // {2})".format)

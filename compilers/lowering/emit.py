@@ -47,11 +47,13 @@ from netsor.compilers.derive.values import (
     split,
     symbols,
 )
-from netsor.compilers.lowering.functions import Functions, number
+from netsor.compilers.lowering.functions import Functions, array, number
 from netsor.compilers.torch_functions import torch_source
 from netsor.functions import Head
+from netsor.sizes import fold
 
 Z = sp.Symbol("z", real=True)
+LONG = 32  # terms of a sum that are written as one expression; Python reads 200 nested calls
 
 
 @dataclass
@@ -83,6 +85,18 @@ class Emitter:
 
     # ------------------------------------------------------------ names
 
+    def name(self, entry: Entry) -> str:
+        """The identifier of an entry."""
+        return self.functions.identifiers.of(("entry", entry.name), entry.name)
+
+    def part(self, entry: Entry, part: str) -> str:
+        """The identifier of what belongs to an entry: its function of positions `at`, its values on a wavefront `w`."""
+        return self.functions.identifiers.of((part, entry.name), f"{self.name(entry)}_{part}")
+
+    def _entry(self, v: Access) -> str:
+        """An entry as a text reads it, of the input that the copy means."""
+        return self.name(v.entry) if v.entry.space == "pair" else f"{self.owner(v.copy)}{self.name(v.entry)}"
+
     def owner(self, copy: Copy) -> str:
         """The quantities of the input that a copy means."""
         if self.space == "input":
@@ -93,17 +107,8 @@ class Emitter:
         return "data" if self.space == "input" else {1: "a.data", 2: "b.data"}.get(cast(int, copy), "a.data")
 
     def size(self, size: ir.Size, copy: Copy) -> str:
-        match size:
-            case int():
-                return str(size)
-            case ir.SizeOf():
-                return f'{"shorter" if copy == "m" else f"{self.data(copy)}.size"}["{size.axis}"]'
-            case ir.Strided():
-                inner = self.size(size.of, copy)
-                minus = f" - {size.minus}" if size.minus > 0 else f" + {-size.minus}" if size.minus else ""
-                return f"-(-({inner}{minus}) // {size.stride})"
-            case _:
-                assert_never(size)
+        table = "shorter" if copy == "m" else f"{self.data(copy)}.size"
+        return fold(size, str, lambda axis: f"{table}[{axis!r}]", _strided)
 
     def _whole(self, size: ir.Size, copy: Copy) -> str:
         """The size of an axis whose positions wrap, which is that of both inputs when both are indexed at once."""
@@ -113,16 +118,34 @@ class Emitter:
 
     # ------------------------------------------------------------ values
 
-    def emit(self, v: Value, order: Sequence[Sym]) -> str:
+    def emit(self, v: Value, order: Sequence[Sym]) -> str:  # noqa: C901
         match v:
             case Num() | SizeValue() | FeatureDim():
                 return self._plain(v)
-            case Add() | Mul() | Sum() | Fn() | Soft():
-                return self._compound(v, order)
-            case Access() | Given() | Constant() | Gram() | Ind():
-                return self._array(v, order)
-            case Expect1() | Expect2() | ExpectJ():
-                return self._expectation(v, order)
+            case Add():
+                return self._sum(v, order)
+            case Mul():
+                return self._product(v, order)
+            case Sum():
+                return self._reduce(v, order)
+            case Fn():
+                return self._function(v, order)
+            case Soft():
+                return self._softmax(v, order)
+            case Access():
+                return self._access(v, order)
+            case Given() | Constant():
+                return self._given(v, order)
+            case Gram():
+                return self._gram(v, order)
+            case Ind():
+                return self._indicator(v, order)
+            case Expect1():
+                return self._one(v, order)
+            case Expect2():
+                return self._two(v, order)
+            case ExpectJ():
+                return self._joint(v, order)
             case Radial():
                 return self._radial(v, order)
             case _:
@@ -135,33 +158,14 @@ class Emitter:
             case SizeValue():
                 return self.size(v.size, v.copy)
             case FeatureDim():
-                return f"{self.data(1)}.{v.var.name}.shape[-1]"
-
-    def _compound(self, v: Add | Mul | Sum | Fn | Soft, order: Sequence[Sym]) -> str:
-        match v:
-            case Add():
-                return self._sum(v, order)
-            case Mul():
-                return self._product(v, order)
-            case Sum():
-                return self._reduce(v, order)
-            case Fn():
-                return self._function(v, order)
-            case Soft():
-                return self._softmax(v, order)
-
-    def _array(self, v: Access | Given | Constant | Gram | Ind, order: Sequence[Sym]) -> str:
-        match v:
-            case Access():
-                return self._access(v, order)
-            case Given() | Constant():
-                return self._given(v, order)
-            case Gram():
-                return self._gram(v, order)
-            case Ind():
-                return self._indicator(v, order)
+                return f"{self.data(1)}[{v.var.name!r}].shape[-1]"
+            case _:
+                assert_never(v)
 
     def _sum(self, v: Add, order: Sequence[Sym]) -> str:
+        if len(v.args) > LONG:
+            half = len(v.args) // 2
+            return f"rt.add({', '.join(self._sum(Add(part), order) for part in (v.args[:half], v.args[half:]))})"
         return self._one_pass(v, order) if self.space == "pair" else self._added(v, order)
 
     def _added(self, v: Add, order: Sequence[Sym]) -> str:
@@ -216,8 +220,15 @@ class Emitter:
                 return self._is_tensor(v.body)
             case Mul():
                 return any(self._is_tensor(a) for a in v.args)
+            case Expect2():
+                return True
+            case (
+                Num() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Ind() | Fn() | Soft()
+                | Expect1() | ExpectJ() | Radial()
+            ):  # fmt: skip
+                return False
             case _:
-                return isinstance(v, Expect2)
+                assert_never(v)
 
     def _tight(self, a: Value, order: Sequence[Sym]) -> str:
         text = self.emit(a, order)
@@ -232,7 +243,7 @@ class Emitter:
         if v.entry in self.tables:
             return self._call(v, order)
         own = v.entry.space
-        base = f"{self.owner(v.copy)}{v.entry.name}" if own != "pair" else v.entry.name
+        base = self._entry(v)
         return self._read(base, self._leads(own, v.copy), v.entry.dims, v.idx, order, v.copy)
 
     def _leads(self, space: str, copy: Copy) -> list[str]:
@@ -247,7 +258,7 @@ class Emitter:
         positions = self.tables[v.entry]
         args = ", ".join(self._integer(v.idx[p]) for p in positions)
         rest = [(d, i) for p, (d, i) in enumerate(zip(v.entry.dims, v.idx, strict=True)) if p not in positions]
-        base = f"{v.entry.name}_at({args})"
+        base = f"{self.part(v.entry, 'at')}({args})"
         if not rest:
             return self._bare(base, self.leads, order)
         return self._read(base, [":"] * self.leads, [d for d, _ in rest], [i for _, i in rest], order, v.copy)
@@ -258,9 +269,9 @@ class Emitter:
         moved = [v.idx[p] for p in positions]
         rest = [cast(Sym, i) for p, i in enumerate(v.idx) if p not in positions]
         if all(isinstance(i, Sym) for i in moved):
-            body = f"{v.entry.name}_w"
+            body = self.part(v.entry, "w")
         else:
-            body = f"{v.entry.name}.at({', '.join(self._integer(i) for i in moved)})"
+            body = f"{self.name(v.entry)}.at({', '.join(self._integer(i) for i in moved)})"
         return self._align(body, self.leads, [cast(Sym, self.wave), *rest], self.kept(order))
 
     def _bare(self, base: str, leads: int, order: Sequence[Sym]) -> str:
@@ -275,8 +286,10 @@ class Emitter:
                 return str(i.value) if i.value >= 0 else f"{self.size(i.size, i.copy)} - {-i.value}"
             case Off():
                 return f"{self.loops[i.t]} - {i.by}" if i.by > 0 else f"{self.loops[i.t]} + {-i.by}"
-            case _:
+            case Win() | Inv():
                 raise AssertionError("windows do not stand inside a recurrence")
+            case _:
+                assert_never(i)
 
     def _read(
         self, base: str, leads: list[str], dims: Sequence[Sym], idx: Sequence[Index], order: Sequence[Sym], copy: Copy
@@ -338,8 +351,10 @@ class Emitter:
                 return self.loops.get(i, ":")
             case Const():
                 return str(i.value)
+            case Win() | Inv() | Off():
+                raise AssertionError("only symbols and constants are read by a view")
             case _:
-                raise AssertionError
+                assert_never(i)
 
     def _align(self, body: str, leads: int, found: list[Sym], kept: list[Sym]) -> str:
         wanted = [s for s in kept if s in found]
@@ -400,10 +415,10 @@ class Emitter:
         if isinstance(v, Constant) and v.array == "position":
             return f"rt.position({self.data(0)}, {self.index(v.idx[0], kept)})"
         if isinstance(v, Constant):
-            base, leads, copy = f"{self.data(0)}.constant({v.array!r})", [], cast(Copy, 0)
+            base, leads, copy = f"{self.data(0)}.constant({array(v.array)})", [], cast(Copy, 0)
             sizes: list[Sym] = [cast(Sym, i) for i in v.idx]
         else:
-            base, copy = f"{self.data(v.copy)}.{v.var.name}", v.copy
+            base, copy = f"{self.data(v.copy)}[{v.var.name!r}]", v.copy
             leads = self._leads("input", v.copy)
             sizes = [Sym(0, d.size, copy if not isinstance(d.size, int) else 0, d.axis.name) for d in v.var.dims]
         if all(isinstance(i, Sym | Const) for i in v.idx):
@@ -428,7 +443,7 @@ class Emitter:
 
     def _rows(self, var: ir.Var, copy: Copy, idx: Sequence[Index]) -> str:
         """An array of one copy, its axes at the sizes of the symbols that they run with."""
-        text = f"{self.data(copy)}.{var.name}"
+        text = f"{self.data(copy)}[{var.name!r}]"
         other = [
             f"({k}, {self.size(i.size, i.copy)})" for k, i in enumerate(cast("tuple[Sym, ...]", idx), self.leads)
             if self.space == "pair" and not isinstance(i.size, int) and i.copy in (1, 2, "m") and i.copy != copy
@@ -460,7 +475,7 @@ class Emitter:
         if len(set([*outs, *plain])) != len(body.idx) or not all(s in kept for s in (*outs, *plain)):
             return None
         own = body.entry.space
-        base = f"{self.owner(body.copy)}{body.entry.name}" if own != "pair" else body.entry.name
+        base = self._entry(body)
         leads = self._leads(own, body.copy)
         specs = []
         for p, i in enumerate(body.idx):
@@ -511,9 +526,12 @@ class Emitter:
     def _function(self, v: Fn, order: Sequence[Sym]) -> str:
         texts = [self.emit(a, order) for a in v.args]
         if all(isinstance(a, SizeValue) for a in v.args):
-            return cast(
-                str, sp.pycode(v.expr.xreplace({ir.param(i): sp.Symbol(f"({t})") for i, t in enumerate(texts)}))
-            )
+            if all(
+                isinstance(x, sp.Add | sp.Mul | sp.Pow | sp.Number | sp.Symbol) for x in sp.preorder_traversal(v.expr)
+            ):
+                names = {ir.param(i): sp.Symbol(f"({t})") for i, t in enumerate(texts)}
+                return cast(str, sp.pycode(v.expr.xreplace(names)))
+            texts = [f"rt.position({self.data(0)}, {t})" for t in texts]
         table = {ir.param(i): f"({t})" for i, t in enumerate(texts)}
         return torch_source(v.expr, table, self.functions.numeric)
 
@@ -525,20 +543,14 @@ class Emitter:
         mask = "" if v.mask is None else f", {self.emit(v.mask, order)}"
         return f"rt.softmax({self.emit(v.value, order)}, {dim}, {self.size(v.sym.size, v.sym.copy)}{mask})"
 
-    def _expectation(self, v: Expect1 | Expect2 | ExpectJ, order: Sequence[Sym]) -> str:
-        match v:
-            case Expect1():
-                return self._one(v, order)
-            case Expect2():
-                parts = [self.emit(x, order) for x in (v.k11, v.k22, v.k12)]
-                parts += self._means((v.m1, v.m2), order)
-                if _is_one_variable(v):
-                    parts.append("same=True")
-                if v in self.sloped:
-                    parts.append("slope=True")
-                return f"rt.E2({self.functions.name(v.f)}, {self.functions.name(v.g)}, {', '.join(parts)})"
-            case ExpectJ():
-                return self._joint(v, order)
+    def _two(self, v: Expect2, order: Sequence[Sym]) -> str:
+        parts = [self.emit(x, order) for x in (v.k11, v.k22, v.k12)]
+        parts += self._means((v.m1, v.m2), order)
+        if _is_one_variable(v):
+            parts.append("same=True")
+        if v in self.sloped:
+            parts.append("slope=True")
+        return f"rt.E2({self.functions.name(v.f)}, {self.functions.name(v.g)}, {', '.join(parts)})"
 
     def _radial(self, v: Radial, order: Sequence[Sym]) -> str:
         """Matrices over the batches stand in the last dimensions; the result's are moved into place."""
@@ -563,7 +575,10 @@ class Emitter:
 
     def _square(self, v: Value, outer: list[Sym], rows: tuple[Sym, ...], cols: tuple[Sym, ...]) -> str:
         sizes = ["(" + ", ".join(self.size(s.size, s.copy) for s in side) + ",)" for side in (rows, cols)]
-        return f"rt.square({self.emit(v, [*outer, *rows, *cols])}, {self.leads + len(outer)}, {sizes[0]}, {sizes[1]})"
+        text, leads = self.emit(v, [*outer, *rows, *cols]), self.leads + len(outer)
+        if isinstance(v, Num):
+            text = f"rt.ranked({text}, {self.data(0)}, {leads + len(rows) + len(cols)})"
+        return f"rt.square({text}, {leads}, {sizes[0]}, {sizes[1]})"
 
     def _means(self, means: Sequence[Value | None], order: Sequence[Sym]) -> list[str]:
         if all(m is None for m in means):
@@ -593,6 +608,11 @@ class Emitter:
         params = "".join(f", {self.emit(c, order)}" for c in v.params)
         kinks = _joint_kinks(v.f)
         return f"rt.joint(lambda {args}: {body}, ({cov},), ({means},), {kinks!r}{params})"
+
+
+def _strided(inner: str, minus: int, stride: int) -> str:
+    shift = f" - {minus}" if minus > 0 else f" + {-minus}" if minus else ""
+    return f"-(-({inner}{shift}) // {stride})"
 
 
 def _plus(text: str, part: str) -> str:

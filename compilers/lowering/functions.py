@@ -6,13 +6,17 @@ own with the points where it has kinks.
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import sympy as sp
 import torch
 
-from netsor.compilers.torch_functions import torch_source
+from netsor.compilers.lowering.checked import execute
+from netsor.compilers.lowering.identifiers import Identifiers, Numeric, comment
+from netsor.compilers.torch_functions import torch_body
 from netsor.functions import Head, exact, expression_kinks, write_out
+from netsor.names import shown
 
 Z = sp.Symbol("z", real=True)
 
@@ -34,8 +38,9 @@ class Functions:
     def __init__(self) -> None:
         self.names: dict[sp.Expr, str] = {}
         self.lines: list[str] = []
-        self.numeric: dict[str, Any] = {}
-        self._taken: set[str] = set()
+        self.identifiers = Identifiers()
+        self.numeric = Numeric(self.identifiers)
+        self._phis = 0
 
     def name(self, f: sp.Expr) -> str:
         """The module-level name of f(z)."""
@@ -46,7 +51,7 @@ class Functions:
             if source is None:
                 self._define(name, f)
             else:
-                self.lines.append(f"{name} = {source}  # {f}")
+                self.lines.append(f"{name} = {source}{comment(str(f))}")
         return self.names[f]
 
     def _derivative(self, f: sp.Expr) -> str | None:
@@ -64,32 +69,29 @@ class Functions:
             return False
 
     def _fresh(self, f: sp.Expr) -> str:
-        stem = "phi"
         if isinstance(f, Head) and f.args == (Z,):
             stem = f.spec.name.replace("'", "_prime").split("[")[0]
-            stem = "".join(c for c in stem if c.isalnum() or c == "_") + ("_fn" if f.spec.numeric else "")
-        name, k = stem, 2
-        if stem == "phi":
-            name = "phi_1"
-        while name in self._taken:
-            name, k = f"{stem}_{k}", k + 1
-        self._taken.add(name)
-        return name
+            stem += "_fn" if f.spec.numeric else ""
+        else:
+            self._phis += 1
+            stem = f"phi_{self._phis}"
+        return self.identifiers.of(("function", f), stem)
 
     def _define(self, name: str, f: sp.Expr) -> None:
-        body = torch_source(f, {Z: "z"}, self.numeric)
+        body = torch_body(f, Z, "z", self.numeric)
         kinks = tuple(sorted(expression_kinks(f, Z)))
-        self.lines += [f"def {name}_values(z):  # {f}", f"    return {body}"]
+        values, prime = (self.identifiers.of((part, f), f"{name}_{part}") for part in ("values", "slope"))
+        self.lines += [f"def {values}(z):{comment(str(f))}", f"    return {body}"]
         slope = self._slope(f)
         derivative = ""
         if slope is not None:
-            self.lines += [f"def {name}_slope(z):", f"    return {slope}"]
-            derivative = f", derivative={name}_slope"
-        self.lines.append(f"{name} = rt.function({name}_values{derivative}, kinks={kinks!r}, name={str(f)!r})")
+            self.lines += [f"def {prime}(z):", f"    return {slope}"]
+            derivative = f", derivative={prime}"
+        self.lines.append(f"{name} = rt.function({values}{derivative}, kinks={kinks!r}, name={str(f)!r})")
 
     def _slope(self, f: sp.Expr) -> str | None:
         try:
-            return torch_source(sp.diff(f, Z), {Z: "z"}, self.numeric)
+            return torch_body(sp.diff(f, Z), Z, "z", self.numeric)
         except ValueError:  # a numeric function without a derivative: torch differentiates it
             return None
 
@@ -140,9 +142,9 @@ def _relu_power(factors: list[sp.Expr]) -> int | None:
         base, exponent = f.as_base_exp()
         if not (isinstance(base, Head) and base.args == (Z,) and exponent.is_Integer and exponent > 0):
             return None
-        if base.spec.name == "relu":
+        if base.spec.known == "relu":
             total += int(exponent)
-        elif base.spec.name != "step":
+        elif base.spec.known != "step":
             return None
     return total
 
@@ -165,7 +167,7 @@ def _atom(f: sp.Expr) -> str | None:
 
 
 def _head(f: Head) -> str | None:
-    name = f.spec.name
+    name = f.spec.known
     affine = _affine(f.args[0])
     key, value = name, ""
     if "[" in name:
@@ -213,12 +215,22 @@ def number(e: sp.Expr) -> str:
     return repr(float(e.evalf(25)))
 
 
+def array(values: Any) -> str:
+    """Nested tuples of numbers as a Python literal."""
+    if isinstance(values, tuple):
+        return f"({', '.join(map(array, values))}{',' if len(values) == 1 else ''})"
+    if isinstance(values, int):
+        return repr(values)
+    value = float(values)
+    return repr(value) if math.isfinite(value) else f"math.{value!r}".replace("math.-inf", "-math.inf")
+
+
 def as_fn(f: Any) -> Any:
     """The engine's function object of a Function."""
     from netsor.compilers import runtime
 
     functions = Functions()
     name = functions.name(f.sym(Z))
-    scope: dict[str, Any] = {"rt": runtime, "torch": torch, **functions.numeric}
-    exec("\n".join(functions.lines), scope)  # text of our own printer
+    scope: dict[str, Any] = {"rt": runtime, "torch": torch, **functions.numeric.found}
+    execute("\n".join(functions.lines), f"<netsor {shown(f.name)}>", scope)
     return scope[name]

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import networkx as nx
-
-from netsor import ir
+from netsor import facts, ir
 from netsor.compilers.derive.recursion import Recursion, Result, entries_in
 from netsor.compilers.derive.values import (
     Access,
-    Const,
     Entry,
     Expect2,
     Given,
     Gram,
-    Off,
-    Soft,
-    Sum,
     Sym,
     Value,
-    index_symbols,
-    indices,
     walk,
 )
 from netsor.compilers.lowering.data import DataArrays
 from netsor.compilers.lowering.emit import Emitter
 from netsor.compilers.lowering.functions import Functions
+from netsor.compilers.lowering.identifiers import comment, docstring, literal
+from netsor.compilers.lowering.schedule import (
+    Block,
+    closure,
+    direction,
+    in_order,
+    loop_dims,
+    reads_itself,
+    scheduled,
+    wave_order,
+)
+from netsor.names import shown
+from netsor.text.printer import Listing
 
-Block = list[Entry]
 Statement = tuple[tuple[str, ...], list[str]]  # the results that need it, and its lines
 
 
@@ -58,16 +63,19 @@ class _Module:
             self.data.need(name)
         self.single = {k: r for k, r in recursion.results.items() if _is_single(r)}
         self.comments = _comments(recursion)
+        for e in recursion.used:
+            Emitter("input", self.functions).name(e)
 
     # ------------------------------------------------------------ whole
 
     def source(self) -> Source:
         each, pairs = self._each(), self._pairs()
-        listing = str(self.r.program).replace("\\", "\\\\").replace('"""', "'''")
+        listing = str(self.r.program).rstrip() + "\n"
+        title = f"Infinite-width kernels of {shown(self.r.program.name)}, derived line by line from its program."
         head = [
-            f'"""Infinite-width kernels of {self.r.program.name}, derived line by line from its program."""',
+            docstring(title),
             "", "import math", "", "import torch", "", "from netsor.compilers import runtime as rt", "",
-            f'PROGRAM = """\\\n{listing.rstrip()}\n"""', "", f"INPUTS = {_inputs(self.r.program)!r}", "",
+            f"PROGRAM = {literal(listing)}", "", f"INPUTS = {_inputs(self.r.program)!r}", "",
         ]  # fmt: skip
         wide = ", wide=True" if self.r.wide else ""
         tail = [
@@ -79,7 +87,7 @@ class _Module:
         ]  # fmt: skip
         get = [f"GET = {tuple(self._gettable())!r}", ""]
         lines = [*head, *self.functions.lines, *get, "", *each, "", "", *pairs, *tail]
-        return Source("\n".join(lines) + "\n", self.functions.numeric)
+        return Source("\n".join(lines) + "\n", self.functions.numeric.found)
 
     def _gettable(self) -> list[str]:
         return [*self.r.results, *(["terms"] if self.r.terms else [])]
@@ -94,13 +102,12 @@ class _Module:
         for block in self.blocks:
             if block[0].space != "pair":
                 body += self._block(emitter, block, "    ")
-        constants = tuple(e.name for e in needed if e.space == "const")
-        returned = ", ".join(
-            [*([f"constants={constants!r}"] if constants else []), *(f"{e.name}={e.name}" for e in needed)]
-        )
-        for name, r in self.single.items():
-            returned += f"{', ' if returned else ''}result_{name}={self._single(emitter, r)}"
-        body.append(f"    return rt.Each(data{', ' if returned else ''}{returned})")
+        names = {e: emitter.name(e) for e in needed}
+        constants = tuple(names[e] for e in needed if e.space == "const")
+        results = ", ".join(f"{name!r}: {self._single(emitter, r)}" for name, r in self.single.items())
+        given = [f"constants={constants!r}"] if constants else []
+        given += [f"results={{{results}}}"] if results else []
+        body.append(f"    return rt.Each({', '.join(['data', *given, *(f'{n}={n}' for n in names.values())])})")
         return body
 
     def _single(self, emitter: Emitter, r: Result) -> str:
@@ -129,7 +136,7 @@ class _Module:
         ]
         if self.r.terms:
             wanted.append(("terms", self.r.terms))
-        needs = {name: _closure(results.values()) for name, results in wanted}
+        needs = {name: closure(results.values()) for name, results in wanted}
         names = tuple(needs)
         if names:
             body += [f"    if get.isdisjoint({names!r}):", "        return out"]
@@ -150,13 +157,13 @@ class _Module:
         for block in found:
             out.append((users[block[0]], self._block(emitter, block, "        ")))
             for who in dict.fromkeys(users[e] for e in last.get(block[0], [])):
-                names = sorted(e.name for e in last[block[0]] if users[e] == who)
+                names = sorted(emitter.name(e) for e in last[block[0]] if users[e] == who)
                 out.append((who, [f"        del {', '.join(names)}"]))
         return out
 
     def _sloped(self, blocks: list[Block]) -> frozenset[Value]:
         """E f(u)g(v) for which E f′(u)g′(v) of the same variables is asked for too, outside of recurrences."""
-        values = [v for b in blocks if len(b) == 1 and not _reads_itself(b[0]) for v in walk(cast(Value, b[0].value))]
+        values = [v for b in blocks if len(b) == 1 and not reads_itself(b[0]) for v in walk(cast(Value, b[0].value))]
         same: dict[tuple[Value, ...], list[Expect2]] = {}
         for v in values:
             if isinstance(v, Expect2) and v.m1 is None and v.m2 is None:
@@ -168,7 +175,7 @@ class _Module:
 
     def _outputs(self, emitter: Emitter, name: str, results: dict[str, Result]) -> list[str]:
         if name == "terms":
-            lines = ['    if "terms" in get:', '        out["terms"] = {']
+            lines = ["    if 'terms' in get:", "        out['terms'] = {"]
             for key, r in results.items():
                 lines.append(f"            {key!r}: {self._result(emitter, r)},")
             return [*lines, "        }"]
@@ -191,26 +198,36 @@ class _Module:
             out.setdefault(reader, []).append(e)
         return out
 
+    def _loop_names(self, dims: Sequence[Sym]) -> dict[Sym, str]:
+        """What a recurrence calls its positions: the axis, numbered where several run over one."""
+        names: dict[Sym, str] = {}
+        seen: Counter[str] = Counter()
+        for d in dims:
+            seen[d.label] += 1
+            k = seen[d.label]
+            names[d] = self.functions.identifiers.of(("loop", d.label, k), f"{d.label}{k if k > 1 else ''}")
+        return names
+
     # ------------------------------------------------------------ blocks
 
     def _block(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
-        if len(block) == 1 and not _reads_itself(block[0]):
+        if len(block) == 1 and not reads_itself(block[0]):
             entry = block[0]
             text = emitter.emit(cast(Value, entry.value), entry.dims)
             if not _has_samples(cast(Value, entry.value)):
                 leads = 0 if entry.space == "const" else emitter.leads
                 data = "data" if emitter.space == "input" else "a.data"
                 text = f"rt.ranked({text}, {data}, {leads + len(entry.dims)})"
-            return [f"{indent}{entry.name} = {text}{self._comment(entry)}"]
+            return [f"{indent}{emitter.name(entry)} = {text}{self._comment(entry)}"]
         return self._loop(emitter, block, indent)
 
     def _comment(self, entry: Entry) -> str:
         text = self.comments.get(entry.of[-1]) if entry.of else None
-        return f"  # {text}" if text else ""
+        return comment(text) if text else ""
 
     def _loop(self, emitter: Emitter, block: Block, indent: str) -> list[str]:
         """A recurrence: one memoised function of integers per entry, then its table."""
-        looping = _loop_dims(block)
+        looping = loop_dims(block)
         wave = wave_order(block, looping) if emitter.space == "pair" else None
         if wave is not None:
             return self._wave(emitter, wave, looping, indent)
@@ -218,7 +235,7 @@ class _Module:
         data = "data" if emitter.space == "input" else "a.data"
         lines: list[str] = []
         for e in block:
-            names = _loop_names([e.dims[p] for p in tables[e]])
+            names = self._loop_names([e.dims[p] for p in tables[e]])
             inner = emitter.with_loops(names, tables)
             sizes = ", ".join(emitter.size(s.size, s.copy) for s in names)
             leads = emitter.leads if e.space != "const" else 0
@@ -226,12 +243,12 @@ class _Module:
             text = inner.emit(cast(Value, e.value), order)
             lines += [
                 f"{indent}@rt.table({data}, ({sizes},), {tables[e]!r}, {leads}, {leads + len(order)})",
-                f"{indent}def {e.name}_at({', '.join(names.values())}):{self._comment(e)}",
+                f"{indent}def {emitter.part(e, 'at')}({', '.join(names.values())}):{self._comment(e)}",
                 f"{indent}    return {text}",
             ]
-        backwards = _direction(block) < 0
-        group = ", ".join(f"{e.name}_at" for e in block)
-        lines.append(f"{indent}{', '.join(e.name for e in block)}{',' if len(block) == 1 else ''} = "
+        backwards = direction(block) < 0
+        group = ", ".join(emitter.part(e, "at") for e in block)
+        lines.append(f"{indent}{', '.join(map(emitter.name, block))}{',' if len(block) == 1 else ''} = "
                      f"rt.tabulate({group}, reverse={backwards})")  # fmt: skip
         return lines
 
@@ -239,20 +256,21 @@ class _Module:
         """All pairs of steps with t ± t′ constant at once: as many steps as both sequences are long together."""
         tables = {e: tuple(i for i, d in enumerate(e.dims) if d in looping[e]) for e in block}
         first = block[0]
-        names = list(_loop_names([first.dims[p] for p in tables[first]]).values())
+        names = list(self._loop_names([first.dims[p] for p in tables[first]]).values())
         sizes = [emitter.size(first.dims[p].size, first.dims[p].copy) for p in tables[first]]
         lines = []
         for e in block:
             rest = "".join(f", {emitter.size(d.size, d.copy)}" for i, d in enumerate(e.dims) if i not in tables[e])
-            lines.append(f"{indent}{e.name} = rt.Lattice(a, b, ({', '.join(sizes)}), {tables[e]!r}{rest})")
-        backwards = ", reverse=True" if _direction(block) < 0 else ""
+            lines.append(f"{indent}{emitter.name(e)} = rt.Lattice(a, b, ({', '.join(sizes)}), {tables[e]!r}{rest})")
+        backwards = ", reverse=True" if direction(block) < 0 else ""
         lines.append(f"{indent}for {', '.join(names)} in rt.wavefront(a.data, {', '.join(sizes)}{backwards}):")
         for e in block:
             inner = emitter.with_wave({e.dims[p]: n for p, n in zip(tables[e], names, strict=True)}, tables)
             text = inner.emit(cast(Value, e.value), [d for d in e.dims if d not in looping[e]])
-            lines.append(f"{indent}    {e.name}_w = {text}{self._comment(e)}")
-            lines.append(f"{indent}    {e.name}.put({', '.join(names)}, {e.name}_w)")
-        lines += [f"{indent}{e.name} = {e.name}.all()" for e in block]
+            values = emitter.part(e, "w")
+            lines.append(f"{indent}    {values} = {text}{self._comment(e)}")
+            lines.append(f"{indent}    {emitter.name(e)}.put({', '.join(names)}, {values})")
+        lines += [f"{indent}{emitter.name(e)} = {emitter.name(e)}.all()" for e in block]
         return lines
 
 
@@ -269,81 +287,6 @@ def _guarded(statements: list[Statement], names: tuple[str, ...]) -> list[str]:
     return lines
 
 
-def scheduled(blocks: list[Block]) -> list[Block]:
-    """The blocks as early as what they read allows; expectations over the same Gaussians side by side."""
-    level: dict[Entry, int] = {}
-    first: dict[Value, int] = {}
-    keys = []
-    for i, block in enumerate(blocks):
-        values = [cast(Value, e.value) for e in block]
-        depth = 1 + max((level[x] for v in values for x in entries_in(v) if x in level), default=-1)
-        level.update(dict.fromkeys(block, depth))
-        covariances = [v.k12 for value in values for v in walk(value) if isinstance(v, Expect2)]
-        keys.append((depth, min([i, *(first.setdefault(k, i) for k in covariances)]), i))
-    return [blocks[i] for _, _, i in sorted(keys)]
-
-
-def wave_order(block: Block, looping: dict[Entry, set[Sym]]) -> Block | None:
-    """The statements of a wavefront in order; None when the accesses do not allow one.
-
-    Every entry steps through one symbol of each copy, every access goes back by at least one step in total or stays in
-    place, and those that stay form no cycle.
-    """
-    members = set(block)
-    g: Any = nx.DiGraph()
-    g.add_nodes_from(range(len(block)))
-    place = {e: i for i, e in enumerate(block)}
-    sign = _direction(block)
-    for e in block:
-        own = [d for d in e.dims if d in looping[e]]
-        if [d.copy for d in own] != [1, 2]:
-            return None
-        for v in walk(cast(Value, e.value)):
-            if isinstance(v, Sum | Soft) and v.sym in own:
-                return None
-            if not isinstance(v, Access) or v.entry not in members:
-                continue
-            steps = _steps(v, looping, own, sign)
-            if steps is None:
-                return None
-            if sum(steps) == 0:
-                g.add_edge(place[v.entry], place[e])
-    if not nx.is_directed_acyclic_graph(g):
-        return None
-    return [block[i] for i in nx.lexicographical_topological_sort(g)]
-
-
-def _steps(v: Access, looping: dict[Entry, set[Sym]], own: list[Sym], sign: int) -> list[int] | None:
-    """How far an access goes back along each copy; None when it is not plain."""
-    steps = []
-    moved = [i for d, i in zip(v.entry.dims, v.idx, strict=True) if d in looping[v.entry]]
-    others = [i for d, i in zip(v.entry.dims, v.idx, strict=True) if d not in looping[v.entry]]
-    if len(moved) != 2 or not all(isinstance(i, Sym) and i not in own for i in others):
-        return None
-    for i, s in zip(moved, own, strict=True):
-        if i == s:
-            steps.append(0)
-        elif isinstance(i, Off) and i.t == s and i.by * sign > 0:
-            steps.append(abs(i.by))
-        else:
-            return None
-    return steps
-
-
-def in_order(entries: Iterable[Entry]) -> list[Block]:
-    """Strongly connected components in an order in which everything read stands before."""
-    entries = list(entries)
-    place = {e: i for i, e in enumerate(entries)}
-    g: Any = nx.DiGraph()
-    g.add_nodes_from(range(len(entries)))
-    for e in entries:
-        g.add_edges_from((place[x], place[e]) for x in entries_in(cast(Value, e.value)))
-    condensed = nx.condensation(g)
-    first = {c: min(condensed.nodes[c]["members"]) for c in condensed}
-    order = nx.lexicographical_topological_sort(condensed, key=lambda c: first[c])
-    return [[entries[i] for i in sorted(condensed.nodes[c]["members"])] for c in order]
-
-
 def _has_samples(v: Value) -> bool:
     """Does a value read something with sample dimensions?"""
     return any(
@@ -358,61 +301,6 @@ def _arrays(v: Value) -> tuple[Any, ...]:
     return v.array if isinstance(v, Gram) else ()
 
 
-def _reads_itself(e: Entry) -> bool:
-    return e in entries_in(cast(Value, e.value))
-
-
-def _closure(results: Iterable[Result]) -> set[Entry]:
-    seen: set[Entry] = set()
-    stack = [e for r in results for e in entries_in(r.value)]
-    while stack:
-        e = stack.pop()
-        if e not in seen:
-            seen.add(e)
-            stack.extend(entries_in(cast(Value, e.value)))
-    return seen
-
-
-def _loop_dims(block: Block) -> dict[Entry, set[Sym]]:
-    """The dimensions that the recurrence steps through, and everything tied to them."""
-    members = set(block)
-    looping: dict[Entry, set[Sym]] = {e: set() for e in block}
-    links: list[tuple[Entry, Sym, Entry, Sym]] = []
-    for e in block:
-        for v in walk(cast(Value, e.value)):
-            if not isinstance(v, Access) or v.entry not in members:
-                continue
-            for dim, i in zip(v.entry.dims, v.idx, strict=True):
-                if isinstance(i, Off | Const):
-                    looping[v.entry].add(dim)
-                links += [(e, s, v.entry, dim) for s in index_symbols(i)]
-                if isinstance(i, Off):
-                    looping[e].add(i.t)
-    changed = True
-    while changed:
-        changed = False
-        for e, s, f, dim in links:
-            if (s in looping[e]) != (dim in looping[f]):
-                looping[e].add(s)
-                looping[f].add(dim)
-                changed = True
-    return {e: looping[e] & set(e.dims) for e in block}
-
-
-def _direction(block: Block) -> int:
-    steps = [i.by for e in block for v in walk(cast(Value, e.value)) for i in indices(v) if isinstance(i, Off)]
-    return -1 if steps and steps[0] < 0 else 1
-
-
-def _loop_names(dims: Sequence[Sym]) -> dict[Sym, str]:
-    names: dict[Sym, str] = {}
-    for d in dims:
-        stem = "".join(c for c in d.label if c.isalnum() or c == "_") or "t"
-        candidates = itertools.chain((stem,), (f"{stem}{k}" for k in itertools.count(2)))
-        names[d] = next(c for c in candidates if c not in names.values())
-    return names
-
-
 def _is_single(r: Result) -> bool:
     """A result of each input alone (a returned scalar)."""
     spaces = {e.space for e in entries_in(r.value)}
@@ -422,28 +310,20 @@ def _is_single(r: Result) -> bool:
 
 def _condition(users: Sequence[str]) -> str:
     if len(users) == 1:
-        return f'"{users[0]}" in get'
+        return f"{users[0]!r} in get"
     return f"not get.isdisjoint({tuple(users)!r})"
 
 
 def _inputs(program: Any) -> dict[str, tuple[str, tuple[tuple[str, int | None], ...]]]:
     """What the module asks for: data and per-sample scalars, with the names and fixed sizes of their axes."""
     found: dict[str, tuple[str, tuple[tuple[str, int | None], ...]]] = {}
-    for line in program.lines:
-        kind = (
-            "data" if isinstance(line, ir.Data)
-            else "scalar" if isinstance(line, ir.InputScalar) and line.per_sample else None
-        )  # fmt: skip
-        if kind:
-            axes = tuple((d.axis.name, d.size if isinstance(d.size, int) else None) for d in line.out.dims)
-            found[line.out.name] = (kind, axes)
+    for line in facts.given(program.lines):
+        axes = tuple((d.axis.name, d.size if isinstance(d.size, int) else None) for d in line.out.dims)
+        found[line.out.name] = ("data" if isinstance(line, ir.Data) else "scalar", axes)
     return found
 
 
 def _comments(recursion: Recursion) -> dict[str, str]:
     """The listing's line of each variable."""
-    out: dict[str, str] = {}
-    for row in str(recursion.program).splitlines():
-        if ":=" in row:
-            out[row.split(":=")[0].strip().split("[")[0]] = row.strip()
-    return out
+    listing, inputs = Listing(recursion.program), (ir.InputMatrix, ir.InputVector, ir.InputScalar, ir.Data)
+    return {x.out.name: listing.line(x) for x in recursion.program.lines if not isinstance(x, inputs)}

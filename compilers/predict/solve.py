@@ -10,13 +10,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from netsor.errors import InputError
+from netsor.errors import InputError, NetsorWarning
 
 FIRST, LAST = 1e-14, 1e-6  # jitters tried, relative to the mean of the diagonal
 Spectrum = Callable[[Tensor], Tensor]
 
 
-class JitterWarning(UserWarning):
+class JitterWarning(NetsorWarning):
     """A matrix was singular to rounding, and a stated multiple of the identity was added."""
 
 

@@ -1,6 +1,7 @@
 """Recursion → text, LaTeX, Markdown and a report of its structure."""
 
-from netsor.compilers.render.pages import latex, markdown, text
+from netsor.compilers.render.pages import text
 from netsor.compilers.render.structure import structure
+from netsor.compilers.render.typeset import html, latex, markdown
 
-__all__ = ["latex", "markdown", "structure", "text"]
+__all__ = ["html", "latex", "markdown", "structure", "text"]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from netsor.compilers.derive.labels import is_named
 from netsor.compilers.derive.recursion import Recursion, Result
 from netsor.compilers.derive.values import Access, Entry, Num, Value, walk
 from netsor.compilers.render.symbols import Names, blocks, taps
-from netsor.compilers.render.tex import Latex, Numbered, escaped, name_latex
-from netsor.compilers.render.text import Text
+from netsor.compilers.render.text import Text, entry_text
 from netsor.compilers.render.writer import Writer
-from netsor.text.notation import taps_text
+from netsor.markup import one_line
 
 SPACES = ("const", "input", "pair")
 TITLES = {
@@ -26,11 +24,12 @@ E[f(u) g(v)](a, b, c): u, v Gaussian with variances a, b and covariance c.  Entr
 
 @dataclass(frozen=True)
 class Equation:
-    """left = right, with the offsets of its windows; `recurrent` when it reads itself through others."""
+    """left = right, with the offsets of its windows and the definitions of long parts in `where`; `recurrent` when it
+    reads itself through others."""
 
     left: str
     right: str
-    where: str
+    where: tuple[str, ...]
     recurrent: bool = False
 
 
@@ -46,40 +45,41 @@ class Page:
 Notation = Callable[[Names, bool], Writer]
 
 
-def page(r: Recursion, notation: Notation, result_name: Callable[[str], str], taps_of: Callable[[str], str]) -> Page:
-    """Every equation written in one notation."""
+def page(r: Recursion, notation: Notation, result_name: Callable[[str, str], str]) -> Page:
+    """Every equation written in one notation; `result_name` names a result of a kind."""
     sections = []
     for space in SPACES:
         found = tuple(
-            _entry(e, recurrent, notation, taps_of)
+            _entry(e, recurrent, notation)
             for block, recurrent in blocks(r.used) for e in block if e.space == space
         )  # fmt: skip
         if found:
             sections.append((space, found))
-    results = tuple(_result(x, result_name(x.name), notation, taps_of) for x in r.results.values())
-    terms = tuple(_result(x, result_name(f"ntk of {x.name}"), notation, taps_of) for x in r.terms.values())
+    results = tuple(_result(x, result_name(x.name, x.kind), notation) for x in r.results.values())
+    terms = tuple(_result(x, result_name(x.name, "term"), notation) for x in r.terms.values())
     return Page(tuple(sections), results, terms)
 
 
-def _entry(e: Entry, recurrent: bool, notation: Notation, taps_of: Callable[[str], str]) -> Equation:
+def _entry(e: Entry, recurrent: bool, notation: Notation) -> Equation:
     value = cast(Value, e.value)
     writer = notation(Names(e.dims, value), e.space == "pair")
     own = {"const": 0, "input": "s", "pair": "m"}[e.space]
     bare = notation(writer.names, False)  # on the left nothing tells the copies apart
     left = bare.entry(e, own) + bare.indexed(e.dims)  # type: ignore[arg-type]
-    return Equation(left, writer.write(value), _where(value, writer, taps_of), recurrent)
+    return _equation(left, value, writer, recurrent)
 
 
-def _result(r: Result, name: str, notation: Notation, taps_of: Callable[[str], str]) -> Equation:
+def _result(r: Result, name: str, notation: Notation) -> Equation:
     pair = r.kind != "scalar" or any(isinstance(v, Access) and v.entry.space == "pair" for v in walk(r.value))
     writer = notation(Names(r.dims, r.value), pair)
     value = r.value if r.value is not None else Num(0)
-    return Equation(name + writer.indexed(r.dims), writer.write(value), _where(value, writer, taps_of))
+    return _equation(name + writer.indexed(r.dims), value, writer)
 
 
-def _where(value: Value, writer: Writer, taps_of: Callable[[str], str]) -> str:
-    found = taps(value)
-    return ", ".join(taps_of(f"{writer.symbol(tap)} in {taps_text(offsets)}") for tap, offsets in found.items())
+def _equation(left: str, value: Value, writer: Writer, recurrent: bool = False) -> Equation:
+    right = writer.write(value)
+    ranges = (writer.where(tap, offsets) for tap, offsets in taps(value).items())
+    return Equation(left, right, (*ranges, *writer.asides()), recurrent)
 
 
 # ---------------------------------------------------------------- plain text
@@ -87,8 +87,9 @@ def _where(value: Value, writer: Writer, taps_of: Callable[[str], str]) -> str:
 
 def text(r: Recursion) -> str:
     """The recursion in plain text."""
-    shown = page(r, Text, str, str)
-    lines = [f"recursion of {r.program.name}", "", *LEGEND.splitlines()]
+    taken = {entry_text(e) for e in r.used}
+    shown = page(r, Text, lambda name, kind: _result_text(name, kind, taken))
+    lines = [f"recursion of {one_line(r.program.name)}", "", *LEGEND.splitlines()]
     for space, equations in shown.sections:
         lines += ["", f"{TITLES[space]}:", *_rows(equations)]
     lines += ["", "results:", *_rows(shown.results)]
@@ -97,75 +98,15 @@ def text(r: Recursion) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _result_text(name: str, kind: str, taken: Collection[str]) -> str:
+    """The name of a result, told apart from an entry of that name."""
+    if kind == "term":
+        return f"ntk of {name}"
+    return f"result {one_line(name)}" if name in taken else one_line(name)
+
+
 def _rows(equations: Sequence[Equation]) -> Iterator[str]:
     for e in equations:
-        where = f"   where {e.where}" if e.where else ""
+        where = f"   where {', '.join(e.where)}" if e.where else ""
         mark = "   (recurrent)" if e.recurrent else ""
         yield f"  {e.left} = {e.right}{where}{mark}"
-
-
-# ---------------------------------------------------------------- LaTeX and Markdown
-
-
-def _latex_page(r: Recursion) -> Page:
-    numbered = _numbered(r.used)
-    lines = frozenset(x.out.name for x in r.program.lines if is_named(x.out.name))
-
-    def notation(names: Names, pair: bool) -> Writer:
-        return Latex(names, pair, numbered, lines)
-
-    return page(r, notation, _result_latex, lambda t: rf"\text{{{escaped(t)}}}")
-
-
-def _result_latex(name: str) -> str:
-    known = {"nngp": r"\Sigma", "ntk": r"\Theta"}
-    if name in known:
-        return known[name]
-    if name.startswith("ntk of "):
-        return rf"\Theta_{{{name_latex(name.removeprefix('ntk of '))}}}"
-    return rf"C^{{{name_latex(name)}}}"
-
-
-def _numbered(entries: Sequence[Entry]) -> Numbered:
-    """Entries of the same variables and space, told apart by a number."""
-    count: dict[tuple[object, ...], int] = {}
-    out: Numbered = {}
-    for e in entries:
-        key = (e.kind, e.space, len(e.dims), *(id(x.node) for x in e.refs))
-        count[key] = out[e] = count.get(key, 0) + 1
-    return out
-
-
-def latex(r: Recursion) -> str:
-    """The recursion as LaTeX `align*` environments, one for each section."""
-    out = [f"% The recursion of {r.program.name}: \\Sigma is the NNGP kernel, \\Theta the NTK."]
-    for title, equations in _latex_sections(r):
-        out += ["", f"% {title}", r"\begin{align*}", _aligned(equations), r"\end{align*}"]
-    return "\n".join(out) + "\n"
-
-
-def markdown(r: Recursion) -> str:
-    """The recursion as Markdown with displayed formulas."""
-    out = [f"# Recursion of `{r.program.name}`", "", "```text", str(r.program).rstrip(), "```"]
-    for title, equations in _latex_sections(r):
-        formulas = ["$$", r"\begin{aligned}", _aligned(equations), r"\end{aligned}", "$$"]
-        out += ["", f"## {title[0].upper()}{title[1:]}", "", *formulas]
-    return "\n".join(out) + "\n"
-
-
-def _latex_sections(r: Recursion) -> Iterator[tuple[str, Sequence[Equation]]]:
-    shown = _latex_page(r)
-    for space, equations in shown.sections:
-        yield TITLES[space], equations
-    yield "results", shown.results
-    if shown.terms:
-        yield "terms of the NTK", shown.terms
-
-
-def _aligned(equations: Sequence[Equation]) -> str:
-    rows = []
-    for e in equations:
-        where = rf" \qquad {e.where}" if e.where else ""
-        mark = r" \quad\text{(recurrent)}" if e.recurrent else ""
-        rows.append(f"{e.left} &= {e.right}{where}{mark}")
-    return " \\\\\n".join(rows)

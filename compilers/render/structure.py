@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.values import (
+    Access,
     Add,
+    Constant,
     Copy,
     Entry,
     Expect1,
     Expect2,
     ExpectJ,
+    FeatureDim,
     Fn,
+    Given,
     Gram,
+    Ind,
     Mul,
+    Num,
     Radial,
+    SizeValue,
     Soft,
     Sum,
     Sym,
@@ -27,6 +34,7 @@ from netsor.compilers.derive.values import (
     children,
 )
 from netsor.compilers.render.text import entry_text
+from netsor.sizes import fold
 
 N, M = sp.symbols("n m", positive=True)  # inputs on the left and on the right
 LEGEND = """\
@@ -76,15 +84,12 @@ def memory(e: Entry) -> sp.Expr:
 
 
 def size(s: ir.Size, copy: Copy) -> sp.Expr:
-    match s:
-        case int():
-            return sp.Integer(s)
-        case ir.SizeOf():
-            return sp.Symbol(f"|{s.axis}{'′' if copy == 2 else ''}|", positive=True)
-        case ir.Strided():
-            inner = size(s.of, copy) - s.minus
-            return inner if s.stride == 1 else sp.ceiling(inner / s.stride)
-    raise AssertionError(s)
+    mark = "′" if copy == 2 else ""
+    return fold(s, sp.Integer, lambda axis: sp.Symbol(f"|{axis}{mark}|", positive=True), _positions)
+
+
+def _positions(inner: sp.Expr, minus: int, stride: int) -> sp.Expr:
+    return inner - minus if stride == 1 else sp.ceiling((inner - minus) / stride)
 
 
 def operations(v: Value) -> tuple[sp.Expr, sp.Expr]:
@@ -105,8 +110,10 @@ def operations(v: Value) -> tuple[sp.Expr, sp.Expr]:
             return ops + 1, expectations
         case Expect1() | Expect2() | ExpectJ() | Radial():
             return ops, expectations + 1
-        case _:
+        case Num() | Access() | Given() | Constant() | SizeValue() | FeatureDim() | Ind():
             return ops, expectations
+        case _:
+            assert_never(v)
 
 
 # ---------------------------------------------------------------- the report

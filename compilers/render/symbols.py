@@ -13,14 +13,12 @@ from netsor.compilers.derive.values import (
     Entry,
     Index,
     Inv,
-    Radial,
-    Soft,
-    Sum,
     Sym,
     Value,
     Win,
     index_symbols,
     indices,
+    own_symbols,
     walk,
 )
 
@@ -52,10 +50,8 @@ def found(value: Value) -> list[Sym]:
     """The symbols of a value, bound ones included, in order of appearance."""
     out: dict[Sym, None] = {}
     for v in walk(value):
-        if isinstance(v, Sum | Soft):
-            out[v.sym] = None
-        if isinstance(v, Radial):
-            out.update(dict.fromkeys(s for side in v.sides for s in (*side.rows, *side.cols, *side.out)))
+        for group in own_symbols(v):
+            out.update(dict.fromkeys(group))
         for i in indices(v):
             out.update(dict.fromkeys(index_symbols(i)))
     return list(out)

@@ -2,101 +2,86 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import sympy as sp
 
-from netsor import ir
-from netsor.compilers.derive.nodes import Fun, Lin, One
-from netsor.compilers.derive.values import Copy, Entry, Sym, Value
-from netsor.compilers.render.symbols import PRIME, Names
+from netsor import ir, markup
+from netsor.compilers.derive.values import (
+    Access,
+    Add,
+    Copy,
+    Entry,
+    Expect1,
+    Expect2,
+    ExpectJ,
+    Mul,
+    Num,
+    Sum,
+    Sym,
+    Value,
+)
+from netsor.compilers.render.breaking import width
+from netsor.compilers.render.naming import Symbols, name_latex, symbol_latex
+from netsor.compilers.render.symbols import Names
+from netsor.compilers.render.transform import Transform, v_transform
 from netsor.compilers.render.writer import Writer, number_text
 
-Numbered = dict[Entry, int]
-
-
-def escaped(name: str) -> str:
-    return name.replace("_", r"\_")
-
-
-def name_latex(name: str) -> str:
-    r"""A program's name: h1 as h^{1}, W1a as \mathrm{W1a}, a trailing bar kept apart."""
-    match = re.fullmatch(r"([A-Za-z]+)(\d*)", name)
-    if match is None:
-        return rf"\mathrm{{{escaped(name)}}}"
-    letters, digits = match.groups()
-    stem = letters if len(letters) == 1 else rf"\mathrm{{{letters}}}"
-    return f"{stem}^{{{digits}}}" if digits else stem
-
-
-def symbol_latex(name: str) -> str:
-    """An axis as a symbol: k2 as k_{2}, row′ as row', a number after the prime as an index."""
-    stem, prime, number = name.partition(PRIME)
-    match = re.fullmatch(r"([A-Za-z]+)_?(\d*)", stem)
-    letters, digits = match.groups() if match else (stem, "")
-    text = letters if len(letters) == 1 else rf"\mathrm{{{escaped(letters)}}}"
-    digits = digits + number
-    return text + (f"_{{{digits}}}" if digits else "") + ("'" if prime else "")
+LONGEST_PART = 24.0  # of an entry of a covariance matrix, in characters
+_LETTER = re.compile(r"[A-Za-z]\d*")
 
 
 class Latex(Writer):
-    def __init__(self, names: Names, pair: bool, numbered: Numbered, lines: frozenset[str]) -> None:
+    def __init__(self, names: Names, pair: bool, symbols: Symbols) -> None:
         super().__init__(names, pair)
-        self.numbered, self.lines = numbered, lines
+        self.symbols = symbols
+        self._asides: list[str] = []
+
+    def asides(self) -> list[str]:
+        return self._asides
+
+    def _aside(self, v: Value) -> str:
+        """The value, or κ_k where it is long, with the definition beside the equation."""
+        text = self.write(v)
+        if isinstance(v, Access | Num) or width(text) <= LONGEST_PART:
+            return text
+        name = self.symbols.part()
+        self._asides.append(f"{name} = {text}")
+        return name
 
     def number(self, value: sp.Expr) -> str:
         text = number_text(value)
-        return text if re.fullmatch(r"-?[\d.]+", text) else str(sp.latex(value))
+        if re.fullmatch(r"-?[\d.]+", text):
+            return text
+        return str(sp.latex(value if text == str(value) else sp.Float(text)))
 
     def expression(self, value: sp.Expr) -> str:
-        table = {s: re.sub(r"(\d+)$", r"_{\1}", s.name) for s in value.free_symbols}
+        table = {s: re.sub(r"(\d+)$", r"_{\1}", s.name) if _LETTER.fullmatch(s.name) else s.name
+                 for s in cast("set[sp.Symbol]", value.free_symbols)}  # fmt: skip
         return str(sp.latex(value, symbol_names=table, mul_symbol=r"\,"))
 
-    def function(self, expr: sp.Expr, args: list[str]) -> str:
-        names = {ir.param(i): a if " " not in a else rf"\left({a}\right)" for i, a in enumerate(args)}
-        return str(sp.latex(expr, symbol_names=names))
+    def function(self, expr: sp.Expr, args: Sequence[Value]) -> str:
+        return str(sp.latex(expr, symbol_names={ir.param(i): self._argument(a) for i, a in enumerate(args)}))
+
+    def _argument(self, v: Value) -> str:
+        text = self.write(v)
+        return self.parentheses(text) if isinstance(v, Add | Mul | Sum) else text
+
+    def loose(self, function: sp.Expr, text: str) -> bool:
+        return bool(function.is_Add)
 
     def entry(self, entry: Entry, copy: Copy) -> str:
-        name = self._entry_name(entry)
-        return f"{name}{self._of(copy)}" if entry.space == "input" else name
-
-    def _entry_name(self, entry: Entry) -> str:
-        if entry.kind == "aux":
-            return name_latex(entry.name)
-        of = r",\,".join(dict.fromkeys(self._node(r.node) for r in entry.refs))
-        number = self.numbered.get(entry, 1)
-        of += rf"\,({number})" if number > 1 else ""
-        array = entry.kind[2:]
-        trained = rf"_{{{name_latex(array)}}}" if array else ""
-        stem = {"K": "C", "T": rf"\Theta{trained}", "M": r"\mu", "S": r"\mathring"}[entry.kind[0]]
-        return f"{stem}{{{of}}}" if stem == r"\mathring" else f"{stem}^{{{of}}}"
-
-    def _node(self, node: Any) -> str:
-        """A line by its name; sums and functions without one by what they are."""
-        if isinstance(node, Lin) and node.label not in self.lines:
-            parts = [self._term(c, n) for c, n in node.terms]
-            return "+".join(reversed(parts)).replace("+-", "-")
-        if isinstance(node, Fun) and node.label not in self.lines:
-            table = {a.symbol: self._node(a) for a in node.args}
-            return str(sp.latex(node.expr, symbol_names=table))
-        return name_latex(getattr(node, "label", "") or node.name)
-
-    def _term(self, c: sp.Expr, node: Any) -> str:
-        if isinstance(node, One):
-            return str(sp.latex(c))
-        return self._node(node) if c == 1 else f"{sp.latex(c)}\\,{self._node(node)}"
-
-    def _of(self, copy: Copy) -> str:
-        if not self.pair:
-            return ""
-        return r"(\bar\xi)" if copy == 2 else r"(\xi)"
+        name = self.symbols.entry(entry)
+        return name + _argument(copy) if entry.space == "input" else name
 
     def array(self, name: str, copy: Copy, barred: bool = False) -> str:
         if barred:
             return rf"\bar{{{name_latex(name)}}}" if copy == 2 else name_latex(name)
-        return f"{name_latex(name)}{self._of(copy)}"
+        return name_latex(name) + _argument(copy)
 
     def variable(self, name: str) -> str:
         return name_latex(name)
@@ -147,34 +132,80 @@ class Latex(Writer):
         return rf"\delta_{{{left},\,{right}}}"
 
     def modulo(self, index: str, size: str) -> str:
-        return rf"({index}) \bmod {size}"
+        return rf"({index}) \mathbin{{\mathrm{{mod}}}} {size}"
 
     def ceiling(self, text: str, stride: int) -> str:
-        return rf"\lceil {self.parentheses(text) if ' ' in text else text} / {stride} \rceil"
+        return rf"\lceil {self.parentheses(text) if ' - ' in text or ' + ' in text else text} / {stride} \rceil"
 
-    def radii(self, within: bool) -> tuple[str, str]:
-        return ("r", "r") if within else ("r", r"\bar r")
+    def radii(self, radius: str, within: bool) -> tuple[str, str]:
+        return (radius, radius) if within else (radius, rf"\bar {radius}")
 
     def power(self, base: str, exponent: str) -> str:
         return f"{base}^{{{exponent}}}"
 
-    def radial(self, f: str, laws: list[str], cross: str, theta: str | None) -> str:
-        matrix = rf"\left(\begin{{smallmatrix}} {laws[0]} & {cross} \\ \cdot & {laws[1]} \end{{smallmatrix}}\right)"
-        mean = rf"\mathop{{\mathbb{{E}}}}_{{(u, v) \sim \mathcal{{N}}(0,\, {matrix})}}\left[{f}\right]"
-        return mean if theta is None else rf"\partial_{{{theta}}} {mean}"
+    def radial(self, f: str, variables: list[str], laws: list[Value], cross: Value, theta: Value | None) -> str:
+        one, two, both = (self._aside(v) for v in (*laws, cross))
+        matrix = rf"\left(\begin{{smallmatrix}} {one} & {both} \\ \cdot & {two} \end{{smallmatrix}}\right)"
+        law = rf"({', '.join(variables)}) \sim \mathcal{{N}}(0,\, {matrix})"
+        mean = rf"\mathop{{\mathbb{{E}}}}_{{{law}}}\left[{f}\right]"
+        return mean if theta is None else rf"\partial_{{{self._aside(theta)}}} {mean}"
+
+    def _expectation(self, v: Expect1 | Expect2 | ExpectJ) -> str:
+        found = v_transform(v)
+        return super()._expectation(v) if found is None else self.transform(found)
 
     def expectation(self, f: str, variables: list[str], cov: list[Value], means: Sequence[Value | None]) -> str:
         """E over N(mean, covariance matrix)."""
         k = len(variables)
-        entries = [self.write(v) for v in cov]
+        entries = [self._aside(v) for v in cov]
         names = [re.sub(r"(\d+)$", r"_{\1}", v) for v in variables]
         at = _square(entries, k)
         rows = r" \\ ".join(" & ".join(at[i][j] for j in range(k)) for i in range(k))
         matrix = entries[0] if k == 1 else rf"\left(\begin{{smallmatrix}} {rows} \end{{smallmatrix}}\right)"
-        shift = [("0" if m is None else self.write(m)) for m in means]
+        shift = [("0" if m is None else self._aside(m)) for m in means]
         mean = "0" if all(m is None for m in means) else shift[0] if k == 1 else f"({', '.join(shift)})"
         law = names[0] if k == 1 else f"({', '.join(names)})"
         return rf"\mathop{{\mathbb{{E}}}}_{{{law} \sim \mathcal{{N}}({mean},\, {matrix})}}\left[{f}\right]"
+
+    def transform(self, t: Transform) -> str:
+        """V_φ(C) at the indices of C."""
+        entry = t.kernel.entry
+        factor = [] if t.factor == 1 else [self.number(t.factor)]
+        inside = self.times([*factor, self.symbols.entry(entry)])
+        argument = _argument(t.kernel.copy) if entry.space == "input" else ""
+        return rf"\mathrm{{V}}_{{{head_latex(t.f)}}}({inside}){argument}{self.indexed(t.kernel.idx)}"
+
+    def where(self, tap: Sym, offsets: list[tuple[int, ...]]) -> str:
+        return rf"{self.symbol(tap)} \in {offsets_latex(offsets)}"
+
+
+def _argument(copy: Copy) -> str:
+    """The input that a quantity of one input is of."""
+    return {0: "", 2: r"(\bar\xi)"}.get(cast(int, copy), r"(\xi)")
+
+
+def head_latex(f: sp.Expr) -> str:
+    """The name of φ in φ(z)."""
+    spec = getattr(f.func, "spec", None)
+    if spec is None:
+        return rf"\mathrm{{{markup.math(f.func.__name__)}}}"
+    stem = spec.name.rstrip("'")
+    return rf"\mathrm{{{markup.math(stem)}}}" + "'" * (len(spec.name) - len(stem))
+
+
+def offsets_latex(offsets: list[tuple[int, ...]]) -> str:
+    """A set of positions: a product of ranges where it is one."""
+    columns = [sorted({o[i] for o in offsets}) for i in range(len(offsets[0]))]
+    if len(offsets) == math.prod(map(len, columns)) == len(set(offsets)):
+        return r" \times ".join(map(_range, columns))
+    items = [str(o[0]) if len(o) == 1 else f"({', '.join(map(str, o))})" for o in offsets]
+    return rf"\{{{', '.join(items)}\}}"
+
+
+def _range(values: list[int]) -> str:
+    steps = {b - a for a, b in itertools.pairwise(values)}
+    shown = [values[0], values[1], r"\dots", values[-1]] if len(values) > 4 and len(steps) == 1 else values
+    return rf"\{{{', '.join(map(str, shown))}\}}"
 
 
 def _square(upper: list[str], k: int) -> list[list[str]]:

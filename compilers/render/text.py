@@ -10,6 +10,7 @@ import sympy as sp
 from netsor import ir
 from netsor.compilers.derive.values import Copy, Entry, Sym, Value
 from netsor.compilers.render.writer import Writer, number_text
+from netsor.text.notation import taps_text
 
 
 def entry_text(entry: Entry) -> str:
@@ -24,16 +25,20 @@ class Text(Writer):
     def expression(self, value: sp.Expr) -> str:
         return re.sub(r"\*\*", "^", str(value)).replace("*", "·")
 
-    def function(self, expr: sp.Expr, args: list[str]) -> str:
-        table = {ir.param(i): sp.Symbol(a if _atomic(a) else f"({a})") for i, a in enumerate(args)}
+    def function(self, expr: sp.Expr, args: Sequence[Value]) -> str:
+        texts = map(self.write, args)
+        table = {ir.param(i): sp.Symbol(a if _atomic(a) else f"({a})") for i, a in enumerate(texts)}
         return self.expression(expr.xreplace(table))
+
+    def loose(self, function: sp.Expr, text: str) -> bool:
+        return " " in text
 
     def entry(self, entry: Entry, copy: Copy) -> str:
         name = entry_text(entry)
         return f"{name}{self._of(copy)}" if entry.space == "input" else name
 
     def _of(self, copy: Copy) -> str:
-        if not self.pair:
+        if not self.pair or copy == 0:
             return ""
         return "(ξ̄)" if copy == 2 else "(ξ)"
 
@@ -90,16 +95,22 @@ class Text(Writer):
     def ceiling(self, text: str, stride: int) -> str:
         return f"⌈{self.parentheses(text) if ' ' in text else text}/{stride}⌉"
 
-    def radii(self, within: bool) -> tuple[str, str]:
-        return ("r", "r") if within else ("r", "r̄")
+    def radii(self, radius: str, within: bool) -> tuple[str, str]:
+        return (radius, radius) if within else (radius, f"{radius}̄")
 
     def power(self, base: str, exponent: str) -> str:
         return f"{base}^{exponent}"
 
-    def radial(self, f: str, laws: list[str], cross: str, theta: str | None) -> str:
+    def asides(self) -> list[str]:
+        return []
+
+    def radial(self, f: str, variables: list[str], laws: list[Value], cross: Value, theta: Value | None) -> str:
         """E[F r^-a](Cov u, Cov v, Cov(u, v)), r² = ‖u‖²/B + ε; ∂_Θ is the derivative in the direction of Θ."""
-        mean = f"E[{f}]({'; '.join([*laws, cross])})"
-        return mean if theta is None else f"∂_{{{theta}}} {mean}"
+        mean = f"E[{f}]({'; '.join(map(self.write, [*laws, cross]))})"
+        return mean if theta is None else f"∂_{{{self.write(theta)}}} {mean}"
+
+    def where(self, tap: Sym, offsets: list[tuple[int, ...]]) -> str:
+        return f"{self.symbol(tap)} in {taps_text(offsets)}"
 
     def expectation(self, f: str, variables: list[str], cov: list[Value], means: Sequence[Value | None]) -> str:
         """E[f(u)](Var u), E[f(u) g(v)](Var u, Var v, Cov), E[F](covariance matrix); `; means` when not zero."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import assert_never, cast
@@ -36,18 +37,45 @@ from netsor.compilers.derive.values import (
     Sym,
     Value,
     Win,
+    walk,
 )
 from netsor.compilers.render.symbols import Names
+from netsor.sizes import fold
+
+LONGEST_NUMBER = 20
 
 
 def number_text(value: sp.Expr) -> str:
-    """A number: short decimals as such, anything else exactly."""
+    """A number: short decimals as such, fractions of a page's width to double precision, anything else exactly."""
     if value.is_Integer:
         return str(value)
     if value.is_Rational:
         decimal = f"{float(value):.6g}"
-        return decimal if "e" not in decimal and sp.Rational(decimal) == value else str(value)
+        exact = str(value) if len(str(value)) <= LONGEST_NUMBER else repr(float(value))
+        return decimal if "e" not in decimal and sp.Rational(decimal) == value else exact
     return str(value).replace("**", "^")
+
+
+def merged(factors: list[Value]) -> list[Value]:
+    """A decimal in front of one over something in its numerator: 2·1/√n as 2/√n."""
+    number = factors[0] if factors and isinstance(factors[0], Num) else None
+    place = next((i for i, f in enumerate(factors) if isinstance(f, Fn) and sp.numer(f.expr) == 1), None)
+    if number is None or place is None or number.value == -1:
+        return factors
+    text, inverse = number_text(number.value), cast(Fn, factors[place])
+    if re.fullmatch(r"-?[\d.]+", text) is None:
+        return factors
+    whole = Fn(sp.Symbol(text) * inverse.expr, inverse.args)
+    return [whole, *factors[1:place], *factors[place + 1 :]]
+
+
+def letters(v: Value) -> tuple[str, str, str]:
+    """Names of two Gaussian variables and a radius that no data or given scalar inside the value has."""
+    inside = list(walk(v))
+    taken = {re.sub(r"\d+$", "", x.var.name) for x in inside if isinstance(x, Given)}
+    taken |= {a.name for x in inside if isinstance(x, Gram) for a in x.array[:2]}
+    one, two, three, *_ = (c for c in "uvrwyzpqst" if c not in taken)
+    return one, two, three
 
 
 class Writer(ABC):
@@ -58,7 +86,7 @@ class Writer(ABC):
 
     # ------------------------------------------------------------ values
 
-    def write(self, v: Value) -> str:
+    def write(self, v: Value) -> str:  # noqa: C901
         match v:
             case Add():
                 return self._sum(v.args)
@@ -69,27 +97,19 @@ class Writer(ABC):
             case Expect1() | Expect2() | ExpectJ():
                 return self._expectation(v)
             case Fn():
-                return self.function(v.expr, [self.write(a) for a in v.args])
+                return self.function(v.expr, v.args)
             case Radial():
                 return self._radial(v)
             case Soft():
-                mask = None if v.mask is None else self.write(v.mask)
-                return self.softmax(self.names[v.sym], self.write(v.value), mask)
-            case _:
-                return self._leaf(v)
-
-    def _leaf(self, v: Value) -> str:
-        match v:
+                return self._softmax(v)
             case Num():
                 return self.number(v.value)
             case Access():
                 return self.entry(v.entry, v.copy) + self.indexed(v.idx)
             case Given():
                 return self.array(v.var.name, v.copy) + self.indexed(v.idx)
-            case Constant() if v.array == "position":
-                return self.index(v.idx[0])
             case Constant():
-                return self.variable(v.name) + self.indexed(v.idx)
+                return self.index(v.idx[0]) if v.array == "position" else self.variable(v.name) + self.indexed(v.idx)
             case Gram():
                 return self._gram(v)
             case SizeValue():
@@ -99,7 +119,11 @@ class Writer(ABC):
             case Ind():
                 return self._indicator(v)
             case _:
-                raise AssertionError(v)
+                assert_never(v)
+
+    def _softmax(self, v: Soft) -> str:
+        mask = None if v.mask is None else self.write(v.mask)
+        return self.softmax(self.names[v.sym], self.write(v.value), mask)
 
     def _sum(self, args: Sequence[Value]) -> str:
         text = ""
@@ -110,7 +134,7 @@ class Writer(ABC):
 
     def _product(self, args: Sequence[Value]) -> str:
         sums = [a for a in args if isinstance(a, Sum)]
-        rest = [a for a in args if not isinstance(a, Sum)]
+        rest = merged([a for a in args if not isinstance(a, Sum)])
         if isinstance(rest[0] if rest else None, Num) and cast(Num, rest[0]).value == -1 and len(args) > 1:
             return "-" + self._product([*rest[1:], *sums])
         last = sums[-1:]
@@ -119,12 +143,26 @@ class Writer(ABC):
     def factor(self, v: Value) -> str:
         """A value that stands inside a product."""
         text = self.write(v)
-        loose = isinstance(v, Add) or (isinstance(v, Sum | Fn) and " " in text) or text.startswith("-")
-        if isinstance(v, Num):
-            loose = not v.value.is_Rational and v.value.is_Add
-        if isinstance(v, Sum):
-            loose = False
-        return self.parentheses(text) if loose else text
+        return self.parentheses(text) if self._is_loose(v, text) else text
+
+    def _is_loose(self, v: Value, text: str) -> bool:
+        """Does a factor's text need parentheses?"""
+        match v:
+            case Num():
+                return bool(v.value.is_Add and not v.value.is_Rational)
+            case Add():
+                return True
+            case Sum():
+                return False
+            case Fn():
+                return self.loose(v.expr, text) or text.startswith("-")
+            case (
+                Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Mul() | Ind() | Soft()
+                | Expect1() | Expect2() | ExpectJ() | Radial()
+            ):  # fmt: skip
+                return text.startswith("-")
+            case _:
+                assert_never(v)
 
     def _gram(self, v: Gram) -> str:
         left = self.array(v.array[0].name, 1 if v.copy1 == "s" else v.copy1, barred=True) + self.indexed(v.idx1)
@@ -139,14 +177,14 @@ class Writer(ABC):
     # ------------------------------------------------------------ expectations
 
     def _expectation(self, v: Expect1 | Expect2 | ExpectJ) -> str:
-        z, c = sp.Symbol("z", real=True), [ir.param(i) for i in range(8)]
+        z, (one, two, _) = sp.Symbol("z", real=True), letters(v)
         if isinstance(v, Expect2):
-            f = self._factors([(v.f, {z: "u"}), (v.g, {z: "v"})])
-            return self.expectation(f, ["u", "v"], [v.k11, v.k12, v.k22], [v.m1, v.m2])
-        params = dict(zip(c, map(self.write, v.params), strict=False))
+            f = self._factors([(v.f, {z: one}), (v.g, {z: two})])
+            return self.expectation(f, [one, two], [v.k11, v.k12, v.k22], [v.m1, v.m2])
+        params = {ir.param(i): self.write(p) for i, p in enumerate(v.params)}
         if isinstance(v, Expect1):
-            return self.expectation(self._factors([(v.f, {z: "u"} | params)]), ["u"], [v.k], [v.mean])
-        u = [f"u{i + 1}" for i in range(len(v.means))]
+            return self.expectation(self._factors([(v.f, {z: one} | params)]), [one], [v.k], [v.mean])
+        u = [f"{one}{i + 1}" for i in range(len(v.means))]
         table = {sp.Symbol(f"z{i}", real=True): name for i, name in enumerate(u)}
         return self.expectation(self._factors([(v.f, table | params)]), u, list(v.cov), list(v.means))
 
@@ -161,15 +199,15 @@ class Writer(ABC):
     def _radial(self, v: Radial) -> str:
         """E of functions of normalised batches: r² = ‖u‖²/B + ε is the radius of a batch."""
         factors, laws = [], []
-        for side, u, r in zip(v.sides, ("u", "v"), self.radii(v.within), strict=True):
+        *variables, radius = letters(v)
+        for side, u, r in zip(v.sides, variables, self.radii(radius, v.within), strict=True):
             z = sp.Symbol("z", real=True)
             inside = sp.Symbol(u + self.brackets([self.symbol(s) for s in side.out]), real=True)
             if side.f != 1:
                 factors.append(self.expression(side.f.xreplace({z: inside})))
             factors.append(self.power(r, f"-{number_text(sp.nsimplify(2 * side.power))}"))
-            laws.append(self.write(side.covariance))
-        theta = None if v.theta is None else self.write(v.theta)
-        return self.radial(self.beside(factors), laws, self.write(v.cross), theta)
+            laws.append(side.covariance)
+        return self.radial(self.beside(factors), variables, laws, v.cross, v.theta)
 
     # ------------------------------------------------------------ indices
 
@@ -200,18 +238,12 @@ class Writer(ABC):
         return moved if i.stride == 1 else f"({moved})/{i.stride}"
 
     def size(self, size: ir.Size, copy: Copy) -> str:
-        match size:
-            case int():
-                return str(size)
-            case ir.SizeOf():
-                return self.axis_size(size.axis, copy)
-            case ir.Strided():
-                inner = self.size(size.of, copy)
-                if size.minus:
-                    inner += f" {'-' if size.minus > 0 else '+'} {abs(size.minus)}"
-                return inner if size.stride == 1 else self.ceiling(inner, size.stride)
-            case _:
-                assert_never(size)
+        return fold(size, str, lambda axis: self.axis_size(axis, copy), self._positions)
+
+    def _positions(self, inner: str, minus: int, stride: int) -> str:
+        if minus:
+            inner += f" {'-' if minus > 0 else '+'} {abs(minus)}"
+        return inner if stride == 1 else self.ceiling(inner, stride)
 
     # ------------------------------------------------------------ notation
 
@@ -220,7 +252,9 @@ class Writer(ABC):
     @abstractmethod
     def expression(self, value: sp.Expr) -> str: ...
     @abstractmethod
-    def function(self, expr: sp.Expr, args: list[str]) -> str: ...
+    def function(self, expr: sp.Expr, args: Sequence[Value]) -> str: ...
+    @abstractmethod
+    def loose(self, function: sp.Expr, text: str) -> bool: ...
     @abstractmethod
     def entry(self, entry: Entry, copy: Copy) -> str: ...
     @abstractmethod
@@ -258,10 +292,14 @@ class Writer(ABC):
     @abstractmethod
     def ceiling(self, text: str, stride: int) -> str: ...
     @abstractmethod
-    def radii(self, within: bool) -> tuple[str, str]: ...
+    def radii(self, radius: str, within: bool) -> tuple[str, str]: ...
     @abstractmethod
     def power(self, base: str, exponent: str) -> str: ...
     @abstractmethod
-    def radial(self, f: str, laws: list[str], cross: str, theta: str | None) -> str: ...
+    def radial(self, f: str, variables: list[str], laws: list[Value], cross: Value, theta: Value | None) -> str: ...
+    @abstractmethod
+    def asides(self) -> list[str]: ...
+    @abstractmethod
+    def where(self, tap: Sym, offsets: list[tuple[int, ...]]) -> str: ...
     @abstractmethod
     def expectation(self, f: str, variables: list[str], cov: list[Value], means: Sequence[Value | None]) -> str: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,38 +12,60 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.backprop import with_backward
+from netsor.compilers.assembled import symmetrised
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram
 from netsor.compilers.finite.values import axis_names
+from netsor.compilers.progress import Progress, outside, spoken
 from netsor.compilers.results import KernelResult
-from netsor.compilers.sampler.estimate import Estimate, Quantities, estimate
+from netsor.compilers.sampler.estimate import Estimate, Forecast, Quantities, estimate
 from netsor.compilers.sampler.paths import Drawn, Paths
-from netsor.errors import InputError
+from netsor.errors import Diagnostic, InputError, SamplingWarning
+from netsor.facts import ratio, trained_uses
+from netsor.lookup import known, lookup
 
-SCALAR, VECTOR, TERM = "scalar.", "vector.", "terms."
-SIDES = ("first: ", "second: ")  # kernels of one batch alone, which errors are relative to
+SCALAR, VECTOR, TERM = "scalar\n", "vector\n", "terms\n"  # no name begins like these
+SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are relative to
 
 
 def sampled(
     p: Any, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, dtype: torch.dtype | None = None, device: torch.device | None = None,
-    memory: float = 2e9,
+    memory: float = 2e9, progress: bool | None = None, why: Diagnostic | None = None,
 ) -> KernelResult:  # fmt: skip
     """The kernels asked for, each with its standard errors in `errors`; nothing is differentiable.
 
-    All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None.
+    All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None. With `why`, what has
+    no exact rule, a SamplingWarning comes first.
     """
     first, second = batches(p, x1, x2, device)
     program = with_backward(p) if {"ntk", "terms"} & set(get) else p
-    paths = Paths(program, first + second, conditioned=True)
+    paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
     request = Request(program, tuple(get), len(first))
     with torch.no_grad():
         found = estimate(
             lambda normals: request.evaluate(paths.draw(normals)), relative, lambda: request.stored,
             tol=tol, samples=samples, seed=seed, device=device, memory=memory,
+            announce=None if why is None else lambda plan: warn(p.name, get, why, plan),
+            shown=Progress(p.name, unit="draws", show=progress),
         )  # fmt: skip
-    return collected(found, dtype or floating(x1, x2))
+    return collected(found, dtype or floating(x1, x2), x2 is None)
+
+
+def warn(name: str, get: Sequence[str], why: Diagnostic, plan: Forecast) -> None:
+    """Why the kernels are sampled, from how many draws, and in which time."""
+    place = "" if why.location is None else f" ({why.location})"
+    times = f"{plan.least:,} draws take {spoken(plan.least * plan.rate)}"
+    if plan.goal is not None:
+        times += (
+            f", and up to {plan.most:,} ({spoken(plan.most * plan.rate)}) are drawn until the standard error is"
+            f" {plan.goal:g} of √(K_ii K_jj); tol= and samples= of ns.compile set this"
+        )
+    verb = "is" if len(get) == 1 else "are"
+    text = f"{name}: {', '.join(get)} {verb} sampled, for want of an exact rule: {why.message}{place}. {times}"
+    warnings.warn(text, SamplingWarning, stacklevel=outside())
 
 
 def batches(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
@@ -53,15 +76,6 @@ def batches(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list
     if second and first[0].features != second[0].features:
         raise InputError("the two batches have different numbers of features", code="NT602")
     return first, second
-
-
-def with_backward(p: Any) -> Any:
-    """The program with the backward lines of its first output."""
-    if p.gradients or not p.outputs:
-        return p
-    from netsor.backprop import backprop
-
-    return backprop(p)
 
 
 def floating(*batches: Any) -> torch.dtype:
@@ -88,7 +102,7 @@ class Request:
 
     def evaluate(self, drawn: Drawn) -> Quantities:
         """Kernels `[sample, sample′, …]` and scalars `[sample, *axes]`; with two batches also the kernels of each."""
-        self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
+        self.stored = drawn.made
         one, two = drawn.groups(0, self.first), drawn.groups(self.first)
         if not two.networks:
             return self._kernels(one, one)
@@ -100,22 +114,24 @@ class Request:
     def _kernels(self, drawn: Drawn, other: Drawn) -> Quantities:
         columns = (other.networks, other.results)
         found: Quantities = {}
-        returned = {r.name: r.value for r in self.program.returned}
-        by_name = {line.out.name: line.out for line in self.program.lines}
         for name in self.get:
             if name == "nngp":
                 found[name] = finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name, columns)
             elif name in ("ntk", "terms"):
                 found |= self._terms(drawn, other, name)
-            elif name in returned:
-                found[SCALAR + name] = self._scalar(drawn, returned[name])
-            elif name in by_name and by_name[name].kind in ("G", "H"):
-                var = by_name[name]
-                moment = finite.second_moment(drawn.networks, drawn.results, var, None, columns)
-                found[VECTOR + name] = drawn.repeats(var) * moment
             else:
-                raise InputError(f"the program has no vector or returned scalar called {name}", code="NT605")
+                found |= self._named(drawn, name, columns)
         return found
+
+    def _named(self, drawn: Drawn, name: str, columns: Any) -> Quantities:
+        var = lookup(self.program, name)
+        if var is None or var.kind not in ("G", "H", "C"):
+            names = known(self.program)
+            raise InputError(f"the program has no vector or scalar called {name} (it has {names})", code="NT605")
+        if var.kind == "C":
+            return {SCALAR + name: self._scalar(drawn, var)}
+        moment = finite.second_moment(drawn.networks, drawn.results, var, None, columns)
+        return {VECTOR + name: drawn.repeats(var) * moment}
 
     def _terms(self, drawn: Drawn, other: Drawn, name: str) -> Quantities:
         terms = ntk_terms(drawn, other)
@@ -133,6 +149,17 @@ class Request:
         for places, part in parts:
             out[list(places)] = part.expand(len(places), *part.shape[1:])
         return out
+
+
+def needed(p: ir.ProgramLike, get: Sequence[str]) -> frozenset[ir.Var]:
+    """The variables that the kernels asked for are taken from."""
+    found = {v for o in p.outputs for v in (o.readout, o.vector)}
+    found |= {r.value for r in p.returned if r.name in get}
+    found |= {line.out for line in p.lines if line.out.name in get}
+    if {"ntk", "terms"} & set(get):
+        found |= {g.is_ for g in p.gradients}
+        found |= {use.line.vector for uses in trained_uses(p.lines).values() for use in uses}
+    return frozenset(found)
 
 
 def ntk_terms(drawn: Drawn, other: Drawn) -> Quantities:
@@ -167,12 +194,8 @@ def scaled(p: ir.ProgramLike, factors: dict[str, Factors]) -> dict[str, Factors]
     for name, f in factors.items():
         var = by_name[name]
         whole = var.kind == "A" or var in stated  # a readout without a gradient line holds ∂f/∂v itself
-        result[name] = replace(f, scale=f.scale * ratio(var.rows) / ratio(n_out)) if whole else f
+        result[name] = replace(f, scale=f.scale * float(ratio(var.rows)) / float(ratio(n_out))) if whole else f
     return result
-
-
-def ratio(width: ir.Dimension | None) -> float:
-    return float(width.ratio) if isinstance(width, ir.Width) else 1.0
 
 
 def output_shape(network: Any, p: ir.ProgramLike) -> tuple[int, ...]:
@@ -213,14 +236,17 @@ def _roots(kernel: Tensor) -> Tensor:
     return square.diagonal().abs().sqrt().reshape(shape)
 
 
-def collected(found: Estimate, dtype: torch.dtype) -> KernelResult:
-    """A call's result; what errors are relative to is left out."""
+def collected(found: Estimate, dtype: torch.dtype, symmetric: bool = False) -> KernelResult:
+    """A call's result; what errors are relative to is left out. Kernels of one batch are exactly symmetric."""
     result = KernelResult(method="sampled", error=found.relative)
     for name, mean in found.mean.items():
         if name.startswith(SIDES):
             continue
-        value, key = mean.to(dtype), name.removeprefix(SCALAR).removeprefix(VECTOR)
-        result.errors[key], result.methods[key] = found.error[name].to(dtype), "sampled"
+        value, error = mean.to(dtype), found.error[name].to(dtype)
+        if symmetric and not name.startswith(SCALAR):
+            value, error = symmetrised(value), symmetrised(error)
+        key = name.removeprefix(SCALAR).removeprefix(VECTOR).replace(TERM, "terms.")
+        result.errors[key], result.methods[key] = error, "sampled"
         if name in ("nngp", "ntk"):
             setattr(result, name, value)
         elif name.startswith(TERM):

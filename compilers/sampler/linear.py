@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import sympy as sp
 import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.compilers.finite.arrays import correlated_blocks
 from netsor.compilers.finite.inputs import Group
-from netsor.compilers.finite.tangent import reached, trained_uses
 from netsor.compilers.finite.values import Binding
-from netsor.dsl import inputs_of
+from netsor.facts import covariance_blocks, input_vectors, inputs_of, reached, trained_uses
 
 LATENT = " latent"  # no name of a program begins with a space
 MOST = 128  # γ; their work grows with the square of their number, and beyond it draws are the better way
@@ -83,11 +82,11 @@ def linear_lines(p: ir.ProgramLike) -> Linear:
 def _roots(p: ir.ProgramLike) -> frozenset[ir.Var]:
     """The readouts, when all are input vectors of mean zero that no other vector covaries with."""
     readouts = frozenset(o.readout for o in p.outputs)
-    for block in correlated_blocks(p):
+    for block in covariance_blocks(p.lines):
         own = [line.out in readouts for line in block]
         if any(own) and not (all(own) and all(line.mean == 0 for line in block)):
             return frozenset()
-    made = {line.out for line in p.lines if isinstance(line, ir.InputVector)}
+    made = {line.out for line in input_vectors(p.lines)}
     return readouts if readouts <= made else frozenset()
 
 
@@ -113,8 +112,13 @@ def _is_linear(line: ir.Line, variables: frozenset[ir.Var]) -> bool:
             return line.outside != "drop"
         case ir.Softmax():
             return False
-        case _:
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul()
+            | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename()
+        ):  # fmt: skip
             return True
+        case _:
+            assert_never(line)
 
 
 def homogeneous(expr: sp.Expr, symbols: Sequence[sp.Symbol]) -> bool:
@@ -127,7 +131,7 @@ def homogeneous(expr: sp.Expr, symbols: Sequence[sp.Symbol]) -> bool:
 def _all_gradients(p: ir.ProgramLike, forward: set[ir.Var], variables: frozenset[ir.Var]) -> bool:
     """Is the gradient of every use of a trained matrix a linear variable, and no matrix used both ways?"""
     stated = {g.of: g.is_ for g in p.gradients}
-    for uses in trained_uses(p).values() if stated else ():
+    for uses in trained_uses(p.lines).values() if stated else ():
         used = [u for u in uses if u.line.out in forward]
         if len({u.transposed for u in used}) > 1 or any(stated.get(u.line.out) not in variables for u in used):
             return False

@@ -7,7 +7,7 @@ Cov(W z, W z̄) = σ² E[Z^z Z^z̄] for all pairs of uses, and uses that depend 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -16,11 +16,13 @@ from torch import Tensor
 from netsor.compilers.sampler.normals import Normals
 
 
-class Drawing(Protocol):
-    """Gives new directions `[k, count]`: `Normals` their draws, `Latents` unit vectors."""
+class Units(Protocol):
+    """Gives unit vectors `[k, count]` of new γ, of which `used` have been given (`Latents`)."""
 
     @property
     def count(self) -> int: ...
+    @property
+    def used(self) -> int: ...
     def draw(self, k: int) -> Tensor: ...
 
 
@@ -36,7 +38,7 @@ class Direction:
     basis: Tensor | None = None
     images: Tensor | None = None
 
-    def apply(self, z: Tensor, normals: Drawing) -> Tensor:
+    def apply(self, z: Tensor, normals: Normals) -> Tensor:
         """The images of the rows of `z [k, coordinate]`, `[k, count]`."""
         weight = 1 / z.shape[1] if self.weight is None else self.weight
         basis = z.new_zeros(0, z.shape[1]) if self.basis is None else self.basis
@@ -50,6 +52,46 @@ class Direction:
         new = torch.linalg.solve_triangular(factor[pivots], rest[pivots], upper=False)
         self.basis, self.images = torch.cat([basis, new]), torch.cat([images, fresh])
         return self.sigma * (known @ images + factor @ fresh)
+
+
+@dataclass
+class Linear:
+    """W or Wᵀ on vectors that are linear in γ, `[k, γ, count]`: the constant coefficients of their images.
+
+    Only the covariances σ²⟨z, z̄⟩ count, ⟨z, z̄⟩ = E Σ_γ c_γ c̄_γ. They are factored as L Lᵀ, a use at a time, and the
+    coefficients are σL: a new γ for every vector that is independent of those before it. `past` are these vectors.
+    """
+
+    sigma: float
+    past: list[Tensor] = field(default_factory=list)
+    factor: Tensor | None = None  # [independent vectors, their γ]
+    units: Tensor | None = None  # the γ of the factor's columns
+
+    def apply(self, z: Tensor, latents: Units) -> Tensor:
+        """The coefficients `[k, γ]` of the images of `z [k, γ, count]`."""
+        z = z[:, : latents.used]  # what is not drawn yet has no coefficients
+        factor = z.new_zeros(0, 0) if self.factor is None else self.factor
+        units = z.new_zeros(0, latents.count) if self.units is None else self.units
+        cross = torch.cat([z.new_zeros(len(z), 0), *(_products(z, y) for y in self.past)], 1)
+        known = torch.linalg.solve_triangular(factor, cross.T, upper=False).T
+        own = _products(z, z)
+        new, pivots = triangular(own - known @ known.T, own.diagonal())
+        fresh = latents.draw(len(pivots))
+        self.past.append(z[pivots])
+        self.factor = torch.cat(
+            [
+                torch.nn.functional.pad(factor, (0, len(pivots))),
+                torch.cat([known[pivots], new[pivots]], 1),
+            ]
+        )
+        self.units = torch.cat([units, fresh])
+        return self.sigma * (known @ units + new @ fresh)
+
+
+def _products(z: Tensor, y: Tensor) -> Tensor:
+    """E Σ_γ z_γ y_γ, `[k, k′]`, over the γ that both have."""
+    shared = min(z.shape[1], y.shape[1])
+    return (z[:, :shared].transpose(0, 1) @ y[:, :shared].permute(1, 2, 0)).sum(0) / z.shape[2]
 
 
 def triangular(gram: Tensor, size: Tensor) -> tuple[Tensor, list[int]]:
@@ -83,7 +125,7 @@ class Element:
     forward: Direction
     backward: Direction
     coupled: bool
-    linear: tuple[Direction, ...] = ()  # both, for linear variables (`netsor.compilers.sampler.linear`)
+    linear: tuple[Linear, ...] = ()  # both, for linear variables (`netsor.compilers.sampler.linear`)
 
     def apply(self, z: Tensor, transposed: bool, normals: Normals) -> Tensor:
         one, other = (self.backward, self.forward) if transposed else (self.forward, self.backward)

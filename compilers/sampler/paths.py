@@ -11,21 +11,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.compilers.finite.arrays import correlated_blocks, covariance, root
+from netsor.compilers.finite.arrays import covariance, root
 from netsor.compilers.finite.execute import Run, Scope, Values
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.network import Network, Result
-from netsor.compilers.finite.order import Step, steps
+from netsor.compilers.finite.order import Loop, Step, read_outside, steps
 from netsor.compilers.finite.values import Binding, Value, axis_names, expanded
-from netsor.compilers.sampler.linear import LATENT, Latents, Linear, linear_part
-from netsor.compilers.sampler.matrices import Direction, Element
+from netsor.compilers.sampler.linear import LATENT, Latents, linear_part
+from netsor.compilers.sampler.linear import Linear as LinearPart
+from netsor.compilers.sampler.matrices import Direction, Element, Linear
 from netsor.compilers.sampler.normals import Normals
 from netsor.errors import UnsupportedError
+from netsor.facts import covariance_blocks
 
 
 class Limit(Network):
@@ -43,6 +46,7 @@ class Drawn:
     networks: list[Limit]
     results: list[Result]
     latents: Latents  # the coordinates of a linear variable are [γ, draw], flattened
+    made: int = 0  # numbers of all values
 
     def groups(self, start: int, stop: int | None = None) -> Drawn:
         """Some of the groups."""
@@ -59,21 +63,24 @@ class Drawn:
 class Paths:
     """The limit variables of a program on groups of samples; `coupled` adds the terms Ż that break independence.
 
-    `conditioned` does not draw the Gaussian variables that backward lines are linear in, where these are few.
+    `conditioned` does not draw the Gaussian variables that backward lines are linear in, where these are few. `needed`
+    are the variables whose values are asked for, all by default.
     """
 
     def __init__(
-        self, p: ir.ProgramLike, groups: Sequence[Group], coupled: bool = False, conditioned: bool = False
-    ) -> None:
+        self, p: ir.ProgramLike, groups: Sequence[Group], coupled: bool = False, conditioned: bool = False,
+        needed: frozenset[ir.Var] | None = None,
+    ) -> None:  # fmt: skip
         self.program = p
         self.groups = groups
         self.coupled = coupled
         self.order: Sequence[Step] = steps(p.lines)
+        self.needed = None if needed is None else needed | read_outside(self.order, p.lines)
         self.sizes: dict[str, int] = {}
         for group in groups:
             for axis, size in group.sizes.items():
                 self.sizes[axis] = max(size, self.sizes.get(axis, 0))
-        self.linear = linear_part(p, groups, Binding(self.sizes)) if conditioned and not coupled else Linear()
+        self.linear = linear_part(p, groups, Binding(self.sizes)) if conditioned and not coupled else LinearPart()
 
     def draw(self, normals: Normals) -> Drawn:
         """All lines, once."""
@@ -82,15 +89,16 @@ class Paths:
         vectors = input_vectors(self.program, whole, normals, latents)
         elements, ids = self._matrices(whole)
         networks = [Limit(self.program, self.order, g, normals.count) for g in self.groups]
-        results = []
+        results, made = [], 0
         for network in networks:
             given: Values = dict(network.group.values)
             for var, value in (vectors | ids).items():
                 given[var] = leading(value, network.binding.shape(var))
-            run = _PathRun(network.binding, elements, normals, latents)
+            run = _PathRun(network.binding, elements, normals, latents, self.needed)
             values = run.block(self.order, Scope(given))
+            made += run.made
             results.append(Result({v: run.whole(v, x) for v, x in values.items() if v.kind != "A"}, {}))
-        return Drawn(networks, results, latents)
+        return Drawn(networks, results, latents, made)
 
     def _matrices(self, binding: Binding) -> tuple[list[Element], Values]:
         """The elements of all families of matrices, and for every matrix twice their numbers `[1, *axes]`."""
@@ -102,7 +110,7 @@ class Paths:
                 count = math.prod(shape)
                 numbers = 2 * (len(elements) + torch.arange(count).reshape(1, *shape))
                 ids[line.out] = Value(numbers, axis_names(line.out))
-                elements += [element(line, self.coupled, binding.dimension(line.out.rows)) for _ in range(count)]
+                elements += [element(line, self.coupled) for _ in range(count)]
         return elements, ids
 
 
@@ -112,7 +120,7 @@ def limit_dimensions(p: ir.ProgramLike, count: int, group: Group) -> dict[ir.Dim
     return widths | dict(group.features)
 
 
-def element(line: ir.InputMatrix, coupled: bool, draws: int) -> Element:
+def element(line: ir.InputMatrix, coupled: bool) -> Element:
     """One matrix: σ² = multiplier² · var, and (rows/cols) · σ² for its transpose; data are divided by fan_in."""
     sigma = abs(float(line.multiplier)) * math.sqrt(line.var)
     rows, cols = line.out.rows, line.out.cols
@@ -124,8 +132,7 @@ def element(line: ir.InputMatrix, coupled: bool, draws: int) -> Element:
                 location=line.loc,
             )
         back = sigma * math.sqrt(float(rows.ratio) / float(cols.ratio))
-        linear = Direction(sigma, 1 / draws), Direction(back, 1 / draws)
-        return Element(Direction(sigma), Direction(back), coupled, linear)
+        return Element(Direction(sigma), Direction(back), coupled, (Linear(sigma), Linear(back)))
     fan_in = 1.0 if line.fan_in is None else line.fan_in
     weight = None if fan_in == "cols" else 1 / float(fan_in)
     return Element(Direction(sigma, weight), Direction(0.0), False)
@@ -137,7 +144,7 @@ def input_vectors(p: ir.ProgramLike, binding: Binding, normals: Normals, latents
     Readouts that the backward lines are linear in are `[1, *axes, γ, 1]`, the coefficients of γ.
     """
     found: Values = {}
-    for block in correlated_blocks(p):
+    for block in covariance_blocks(p.lines):
         counts = [math.prod(binding.shape(line.out)) for line in block]
         joint = torch.cat([torch.cat([covariance(a, b, binding) for b in block], 1) for a in block], 0)
         factor = root(joint, [line.out.name for line in block])
@@ -168,16 +175,27 @@ class _PathRun(Run):
     Linear vectors have an axis more, of the coefficients of γ, and one coordinate where these are constant.
     """
 
-    def __init__(self, binding: Binding, elements: Sequence[Element], normals: Normals, latents: Latents) -> None:
+    def __init__(
+        self, binding: Binding, elements: Sequence[Element], normals: Normals, latents: Latents,
+        needed: frozenset[ir.Var] | None,
+    ) -> None:  # fmt: skip
         super().__init__(binding, {}, torch.zeros((), dtype=torch.float64, device=normals.device))
         self.elements = elements
         self.normals = normals
         self.latents = latents
         self.linear = latents.lines.variables
+        self.needed = needed
+        self.made = 0
+
+    def kept(self, loop: Loop) -> Sequence[ir.Var]:
+        return [v for v in loop.made if self.needed is None or v in self.needed]
 
     def line(self, line: ir.Line, scope: Scope) -> Value:
-        if line.out not in self.linear:
-            return super().line(line, scope)
+        value = self._linear_line(line, scope) if line.out in self.linear else super().line(line, scope)
+        self.made += value.data.numel()
+        return value
+
+    def _linear_line(self, line: ir.Line, scope: Scope) -> Value:
         dims = [d for d in line.out.dims if d.axis.name not in scope.fixed()]
         axes, sizes = [d.axis.name for d in dims], [self.binding.size(d.size) for d in dims]
         if line.out.kind == "C":  # a mean of odd functions
@@ -204,8 +222,13 @@ class _PathRun(Run):
                 return Value(ids.data ^ 1, ids.axes)
             case ir.MatMul():
                 return self._matmul(scope.read(line.matrix), scope.read(line.vector), axes)
-            case _:
+            case (
+                ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Nonlin() | ir.Moment() | ir.Window()
+                | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ):  # fmt: skip
                 return super().compute(line, scope, axes)
+            case _:
+                assert_never(line)
 
     def _matmul(self, matrix: Value, vector: Value, axes: Sequence[str]) -> Value:
         own, rest = matrix.axes, [a for a in axes if a not in matrix.axes]
@@ -215,7 +238,7 @@ class _PathRun(Run):
         flat = x.reshape(x.shape[0], math.prod(family), *x.shape[1 + len(own) :])
         image = self._linear_image if LATENT in axes else self._image
         parts = [image(int(k), flat[:, i]) for i, k in enumerate(matrix.data.flatten())]
-        y = torch.stack(parts, 1)
+        y = parts[0].unsqueeze(1) if len(parts) == 1 else torch.stack(parts, 1)
         return Value(y.reshape(y.shape[0], *family, *y.shape[2:]), (*own, *rest))
 
     def _image(self, number: int, x: Tensor) -> Tensor:
@@ -225,6 +248,6 @@ class _PathRun(Run):
 
     def _linear_image(self, number: int, x: Tensor) -> Tensor:
         """`[…, γ, draw or 1]` to the constant coefficients `[…, γ, 1]` of the images."""
-        rows = x.expand(*x.shape[:-1], self.normals.count).reshape(-1, self.latents.count * self.normals.count)
+        rows = x.expand(*x.shape[:-1], self.normals.count).reshape(-1, self.latents.count, self.normals.count)
         y = self.elements[number // 2].linear[number % 2].apply(rows, self.latents)
         return y.reshape(*x.shape[:-1], 1)

@@ -14,6 +14,7 @@ import sympy as sp
 
 from netsor.check.intervals import INF, UNKNOWN, Bound, exponential, fixed_power, logarithm, product
 from netsor.functions import Function, Head, _symbols
+from netsor.measure import MOST_NODES, written_size
 
 Range = tuple[float, float]
 
@@ -22,13 +23,19 @@ Ranges = Mapping[sp.Symbol, Bound]
 
 
 def bound(e: sp.Expr, ranges: Ranges) -> Bound:
-    """The bound of an expression; symbols without a range are any real numbers."""
+    """The bound of an expression; symbols without a range are any real numbers. Unknown where it is too large."""
+    return _bound(e, ranges) if written_size(e) <= MOST_NODES else UNKNOWN
+
+
+def _bound(e: sp.Expr, ranges: Ranges) -> Bound:
     if isinstance(e, sp.Symbol):
         return ranges.get(e, Bound())
+    if isinstance(e, sp.Rational):
+        return Bound(float(e), float(e)) if abs(e.p) < 1 << 1000 > e.q else UNKNOWN
     if e.is_number and not e.free_symbols and not e.atoms(Head):
         return _number(e)
     if isinstance(e, sp.Add):
-        return _sum([bound(a, ranges) for a in e.args])
+        return _sum([_bound(a, ranges) for a in e.args])
     if isinstance(e, sp.Mul):
         return _product(e, ranges)
     if isinstance(e, sp.Pow):
@@ -58,7 +65,7 @@ def _base(e: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
     base, exponent = (e.base, e.exp) if isinstance(e, sp.Pow) else (e, sp.Integer(1))
     if isinstance(base, sp.Pow) and base.exp.is_number:
         base, exponent = base.base, base.exp * exponent
-    if isinstance(base, sp.Abs) or (isinstance(base, Head) and base.spec.name == "abs"):
+    if isinstance(base, sp.Abs) or (isinstance(base, Head) and base.spec.known == "abs"):
         base = base.args[0]
     return base, exponent
 
@@ -73,9 +80,39 @@ def _log_base(e: sp.Expr) -> sp.Expr | None:
     return None if found is None else found[0]
 
 
+def _outside(value: sp.Rational, low: bool) -> float:
+    """The value as a float, rounded away from the half-line that it ends."""
+    end = float(value)
+    return end if sp.Rational(end) == value else math.nextafter(end, -INF if low else INF)
+
+
+def _half_line(e: sp.Mul, ranges: Ranges) -> Bound | None:
+    """The bound of a product with a factor step(a s + b) or relu(a s + b): elsewhere than where a s + b > 0 it is 0."""
+    for factor in e.args:
+        kind = factor.spec.name if isinstance(factor, Head) else type(factor).__name__
+        inner = factor.args[0] if kind in ("step", "relu", "Heaviside") else sp.S.Zero
+        if len(inner.free_symbols) != 1:
+            continue
+        (s,) = inner.free_symbols
+        slope, offset = inner.coeff(s, 1), inner.coeff(s, 0)
+        known = ranges.get(s, Bound())
+        if not (slope.is_Rational and offset.is_Rational and slope * s + offset == inner):
+            continue
+        end = _outside(-offset / slope, slope > 0)
+        inside = Bound(max(known.low, end), known.high) if slope > 0 else Bound(known.low, min(known.high, end))
+        if inside.low >= inside.high or (inside.low, inside.high) == (known.low, known.high):
+            continue
+        part = _product(e, {**ranges, s: inside})
+        return Bound(min(part.low, 0.0), max(part.high, 0.0), part.level, part.singular, part.defined)
+    return None
+
+
 def _product(e: sp.Mul, ranges: Ranges) -> Bound:
+    inside = _half_line(e, ranges)
+    if inside is not None:
+        return inside
     e, shares = _without_shares(e, ranges)
-    parts = [bound(a, ranges) for a in e.args] + [Bound(0.0, 1.0)] * shares
+    parts = [*(_bound(a, ranges) for a in e.args), *shares]
     total = parts[0]
     for p in parts[1:]:
         total = product(total, p)
@@ -85,20 +122,51 @@ def _product(e: sp.Mul, ranges: Ranges) -> Bound:
     return Bound(total.low, total.high, total.level, False, True) if cancelled else total
 
 
-def _without_shares(e: sp.Mul, ranges: Ranges) -> tuple[sp.Mul, int]:
-    """Factors a^k / (a + b + …)^k with a, b, … ≥ 0 lie in [0, 1]: the product without them, and their number."""
-    factors, shares = list(e.args), 0
-    for d in e.args:
+def _without_shares(e: sp.Mul, ranges: Ranges) -> tuple[sp.Mul, list[Bound]]:
+    """Factors a^k / (a + b + …)^k with a, b, … ≥ 0 lie in [0, 1]: the product without them, and their bounds."""
+    factors, shares = _without_roots(list(e.args), ranges)
+    for d in list(factors):
         power = int(-d.exp) if isinstance(d, sp.Pow) and d.exp.is_Integer and d.exp < 0 else 0
-        if not power or not isinstance(d.base, sp.Add) or any(bound(t, ranges).low < 0 for t in d.base.args):
+        if not power or not isinstance(d.base, sp.Add) or any(_bound(t, ranges).low < 0 for t in d.base.args):
             continue
         whole = {t**k: k for t in d.base.args if t.free_symbols for k in range(1, power + 1)}
         found = next((f for f in factors if f in whole), None)
         if found is not None:
             factors.remove(found)
             factors[factors.index(d)] = d.base ** (whole[found] - power)
-            shares += 1
+            shares.append(Bound(0.0, 1.0))
     return (sp.Mul(*factors, sp.Integer(1), evaluate=False) if shares else e), shares
+
+
+def _without_roots(factors: list[sp.Expr], ranges: Ranges) -> tuple[list[sp.Expr], list[Bound]]:
+    """Shares b^k / (b² + …)^{k/2}, the terms not negative, lie in [−1, 1]: the factors without them."""
+    shares: list[Bound] = []
+    for i, d in enumerate(factors):
+        if not (isinstance(d, sp.Pow) and d.exp.is_Rational and d.exp < 0 and isinstance(d.base, sp.Add)):
+            continue
+        if any(_bound(t, ranges).low < 0 for t in d.base.args):
+            continue
+        squares = {t.base for t in d.base.args if isinstance(t, sp.Pow) and t.exp == 2}
+        for j, f in enumerate(factors):
+            base, k = (f.base, f.exp) if isinstance(f, sp.Pow) else (f, sp.S.One)
+            taken = min(k, -2 * factors[i].exp) if k.is_Integer and isinstance(factors[i], sp.Pow) else sp.S.Zero
+            if base in squares and taken.is_Integer and taken > 0:
+                factors[j] = base ** (k - taken)
+                factors[i] = d.base ** (factors[i].exp + taken / 2)
+                shares.append(Bound(-1.0, 1.0))
+    return factors, shares
+
+
+def _dominated(b: sp.Expr, e: sp.Mul, ranges: Ranges) -> bool:
+    """A factor exp(−c b^{−2m} + …), c > 0, the rest bounded above, beats every power of b near b = 0."""
+    for f in e.args:
+        inner = f.args[0] if isinstance(f, sp.exp) else sp.S.Zero
+        for term in sp.Add.make_args(inner):
+            c, rest = term.as_coeff_Mul()
+            even = isinstance(rest, sp.Pow) and rest.base == b and rest.exp.is_Integer and rest.exp < 0
+            if c < 0 and even and rest.exp % 2 == 0 and _bound(inner - term, ranges).high < INF:
+                return True
+    return False
 
 
 def _cancels(e: sp.Mul, parts: Sequence[Bound], ranges: Ranges) -> bool:
@@ -113,12 +181,14 @@ def _cancels(e: sp.Mul, parts: Sequence[Bound], ranges: Ranges) -> bool:
             singular |= {log_base} if part.singular else set()
             continue
         base, exponent = _base(factor) or (factor, sp.Integer(1))
-        powers[base] = powers.get(base, 0.0) + bound(exponent, ranges).low
+        powers[base] = powers.get(base, 0.0) + _bound(exponent, ranges).low
         if part.singular:
             singular.add(base)
     for b in singular:
+        if b.free_symbols and _bound(b, ranges).level == 0 and _dominated(b, e, ranges):
+            continue
         q = powers.get(b, 0.0)
-        if bound(b, ranges).level > 0 or bound(b, ranges).singular or not (q > 0 or (q == 0 and b not in logs)):
+        if _bound(b, ranges).level > 0 or _bound(b, ranges).singular or not (q > 0 or (q == 0 and b not in logs)):
             return False
     return True
 
@@ -127,7 +197,7 @@ def _cancels(e: sp.Mul, parts: Sequence[Bound], ranges: Ranges) -> bool:
 
 
 def _power(e: sp.Pow, ranges: Ranges) -> Bound:
-    base, exponent = bound(e.base, ranges), bound(e.exp, ranges)
+    base, exponent = _bound(e.base, ranges), _bound(e.exp, ranges)
     if e.exp.is_number and exponent.defined:
         return fixed_power(base, e.exp)
     if base.low < 0 or not exponent.bounded:
@@ -144,13 +214,12 @@ _BELOW: dict[str, float] = {"softplus": 0.0, "gelu": -0.2, "silu": -0.3}
 
 
 def _function(e: sp.Expr, ranges: Ranges) -> Bound:
-    name = e.spec.name if isinstance(e, Head) else type(e).__name__
-    args = [bound(a, ranges) for a in e.args if isinstance(a, sp.Expr)]
-    ours = not isinstance(e, Head) or not e.spec.user
-    if name in _BOUNDED and ours:
+    name = e.spec.known if isinstance(e, Head) else type(e).__name__
+    args = [_bound(a, ranges) for a in e.args if isinstance(a, sp.Expr)]
+    if name in _BOUNDED:
         low, high = _BOUNDED[name]
         return Bound(low, high, 0, False, args[0].defined)
-    special = _special(name, e, args, ranges) if ours else None
+    special = _special(name, e, args, ranges)
     if special is not None:
         return special
     return _of_head(e.spec, args) if isinstance(e, Head) else UNKNOWN
@@ -190,9 +259,9 @@ def _rarer(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Boun
             low, high = pick(p.low for p in args), pick(p.high for p in args)
             return Bound(low, high, both.level, both.singular, both.defined)
         case "tan":
-            return bound(sp.sin(e.args[0]) / sp.cos(e.args[0], evaluate=False), ranges)
+            return _bound(sp.sin(e.args[0]) / sp.cos(e.args[0], evaluate=False), ranges)
         case "Piecewise":
-            pieces = [bound(v, ranges) for v, _ in e.args]
+            pieces = [_bound(v, ranges) for v, _ in e.args]
             both = _sum(pieces)
             low, high = min(p.low for p in pieces), max(p.high for p in pieces)
             return Bound(low, high, both.level, both.singular, both.defined)
@@ -206,7 +275,7 @@ _FACTS: dict[str, int] = {"bounded": 0, "polynomial": 0, "exponential": 1, "supe
 def _of_head(spec: Function, args: Sequence[Bound]) -> Bound:
     """A head by its definition; a numeric one by the growth it was declared with."""
     if not spec.numeric:
-        body = bound(_definition(spec), dict(zip(_symbols(spec.arity), args, strict=True)))
+        body = _bound(_definition(spec), dict(zip(_symbols(spec.arity), args, strict=True)))
         if body.polynomial or spec.growth not in ("bounded", "polynomial"):
             return body
     if spec.growth is None or spec.growth not in _FACTS:

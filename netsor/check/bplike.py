@@ -10,6 +10,7 @@ witness for every remaining set; beyond twelve blocks the search for witnesses i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from itertools import combinations
 
 from netsor import ir
@@ -18,30 +19,37 @@ from netsor.check.clauses import BPLike, Given, Violation, clause3, collapsed_si
 from netsor.check.collapse import Collapse
 from netsor.check.finite import blocks as covariance_blocks
 from netsor.check.flips import dependence, flips
-from netsor.check.flow import Use, uses
+from netsor.check.flow import uses
 from netsor.check.witness import Runs
+from netsor.check.work import SpentError, Work
+from netsor.facts import Use
 
 MOST_BLOCKS = 12
 
 
-def bp_like(lines: Sequence[ir.Line], readouts: Collection[ir.Var]) -> BPLike:
+def bp_like(lines: Sequence[ir.Line], readouts: Collection[ir.Var], work: Work | None = None) -> BPLike:
     """The verdict for the given readouts, or for the best set when there are none."""
-    return Given(lines, readouts).result() if readouts else _Search(lines).result()
+    work = work or Work()
+    try:
+        return Given(lines, readouts, work).result() if readouts else _Search(lines, work).result()
+    except SpentError as spent:
+        return BPLike(None, str(spent), chosen=bool(readouts))
 
 
 class _Search:
     """The existential search over unions of covariance blocks."""
 
-    def __init__(self, lines: Sequence[ir.Line]) -> None:
+    def __init__(self, lines: Sequence[ir.Line], work: Work) -> None:
         self.lines = lines
+        self.work = work
         vectors = [x for x in lines if isinstance(x, ir.InputVector)]
         groups = [tuple(x.out for x in b) for b in covariance_blocks(vectors)]
         groups += [(x.out,) for x in lines if isinstance(x, ir.InputMatrix) and isinstance(x.out.cols, ir.Feature)]
         self.groups = groups
         self.bits = {v: 1 << i for i, g in enumerate(groups) for v in g}
-        self.runs = Runs(lines)
+        self.runs = Runs(lines, work=work)
         self.uses = list(uses(lines))
-        self.depends = dependence(lines, self.bits)
+        self.depends = dependence(lines, self.bits, work, Collapse(lines, work))
         self.violations: list[Violation] = []
 
     def result(self) -> BPLike:
@@ -63,6 +71,7 @@ class _Search:
                 blocked |= self._reached(use.line.vector)
         free = []
         for i, group in enumerate(self.groups):
+            self.work.take(len(self.groups) // 4)
             if not blocked >> i & 1 and not any(clause3(self.lines, group)):
                 free.append(i)
         return free
@@ -81,9 +90,9 @@ class _Search:
             return False
         if self.runs.depends(z, group) is not None:
             return False
-        return independent(Collapse(self.lines), z, self.depends, mask)
+        return independent(Collapse(self.lines, self.work), z, self.depends, mask)
 
-    @property
+    @cached_property
     def _line(self) -> dict[ir.Var, ir.Line]:
         return {line.out: line for line in self.lines}
 
@@ -91,8 +100,8 @@ class _Search:
         """The smallest-looking nonempty solution of all oddness equations."""
         order = {i: k for k, i in enumerate(free)}
         blocks = {v: 1 << order[i] for i, g in enumerate(self.groups) for v in g if i in order}
-        table = flips(self.lines, blocks, refine)
-        collapse = Collapse(self.lines)
+        table = flips(self.lines, blocks, refine, self.work)
+        collapse = Collapse(self.lines, self.work)
         equations: list[tuple[int, int]] = []
         for use in self.uses:
             if use.transposed:

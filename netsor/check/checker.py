@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from netsor import ir
+from netsor.check.batch import joined, samples
 from netsor.check.bplike import bp_like
 from netsor.check.clauses import BPLike, Violation, explain
 from netsor.check.elements import by_elements
@@ -14,34 +15,53 @@ from netsor.check.gia import Correction, Simple, gia_valid, simple_gia
 from netsor.check.gradients import Readiness, ntk_ready
 from netsor.check.rank import rank_stable
 from netsor.check.regular import Summary, regular
-from netsor.check.report import VERDICTS, Report
+from netsor.check.report import Report
 from netsor.check.structure import structure_diagnostics
 from netsor.check.types import line_diagnostics
+from netsor.check.verdicts import VERDICTS, theorem
 from netsor.check.widths import cdcs
+from netsor.check.work import GIVEN_UP, Work
+from netsor.declared import as_program
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, InputError, NetsorError
+from netsor.measure import derivative_size, tree_size
 from netsor.readings import Readings
 
 
 def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
     """Check a program: types, BP-like, Simple GIA, GIA, growth, parameter control, rank stability, gradients.
 
-    `readouts` (names or variables) replaces the marked readouts; `x` is a network input, or a dict by name, at which
-    questions that depend on the data are decided. A program with an output and no gradients is checked with its
-    backward pass.
+    `readouts` (names or variables) replaces the marked readouts; `x` is a network input `[*axes, feature]`, or a batch
+    of them, or a dict by name, at which questions that depend on the data are decided: for a batch, for each sample. A
+    program with an output and no gradients is checked with its backward pass.
     """
-    typing = list(_type_errors(p))
+    p = as_program("ns.check", p)
+    if not p.lines:
+        return _empty(p)
+    given = samples(p, x)
+    return joined([_check(p, readouts, data) for data in given])
+
+
+def _check(p: Program, readouts: Iterable[Any] | None, data: Mapping[str, Any]) -> Report:
+    typing = type_errors(p)
     if typing:
         return _ill_typed(p, typing)
     whole, problems = _with_backward(p)
-    lines, data = whole.lines, data_of(whole, x)
+    given_up = bool(p.outputs) and not p.gradients and whole is p
+    lines = whole.lines
     chosen = _chosen(whole, readouts)
-    bp = bp_like(lines, chosen) if chosen else by_elements(whole, bp_like(lines, ()))
-    simple = simple_gia(lines, whole.outputs)
-    valid, why, correction = gia_valid(lines, bp.verdict, data)
-    functions = regular(lines, len(p.lines), _forward(whole), data)
-    stable, rank_reason, rank_line = rank_stable(lines, data)
-    ready = _ready(p, whole, functions)
+    work = {name: Work() for name in ("bp_like", "simple_gia", "gia_valid", "functions", "rank_stable", "ntk_ready")}
+    bp = bp_like(lines, chosen, work["bp_like"])
+    if not chosen:
+        bp = by_elements(whole, bp, work["bp_like"])
+    simple = simple_gia(lines, whole.outputs, work["simple_gia"])
+    valid, why, correction = gia_valid(lines, bp.verdict, data, work["gia_valid"])
+    functions = regular(lines, len(p.lines), _forward(whole), data, work["functions"])
+    stable, rank_reason, rank_line = rank_stable(lines, data, work["rank_stable"])
+    ready = _ready(p, whole, functions, work["ntk_ready"])
+    if given_up:  # of the forward pass alone nothing follows for the network's gradients
+        why_not = "the backward pass could not be added"
+        bp, valid, why = dataclasses.replace(bp, verdict=None, reason=why_not, violations=()), None, why_not
     verdicts: dict[str, bool | None] = {
         "well_typed": True, "bp_like": bp.verdict, "simple_gia": simple.verdict, "gia_valid": valid,
         "polynomially_bounded": functions.polynomially_bounded, "parameter_controlled": functions.parameter_controlled,
@@ -54,6 +74,7 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
     found = [*problems, *_independence(whole, bp, simple, valid, why, correction), *functions.findings]
     if stable is False and rank_line is not None:
         found.append(_rank(whole, rank_line, rank_reason))
+    found += _given_up(work)
     classes = cdcs(lines)
     return Report(
         whole, *_in_order(verdicts), reasons={name: reasons[name] for name in VERDICTS},
@@ -65,24 +86,24 @@ def check(p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> R
     )  # fmt: skip
 
 
-def theorem(verdicts: Mapping[str, bool | None], lines: Sequence[ir.Line], classes: int) -> str | None:
-    """The Master Theorem whose assumptions hold, or None."""
-    if not (verdicts["bp_like"] and verdicts["polynomially_bounded"]):
-        return None
-    if not any(line.out.kind == "C" for line in lines):
-        return "Theorem A.6 (NETSOR⊤)" if classes < 2 else "Theorem C.4 (NETSOR⊤, variable dimensions)"
-    if not (verdicts["parameter_controlled"] and verdicts["rank_stable"]):
-        return None
-    return "Theorem B.2 (NETSOR⊤⁺)" if classes < 2 else "Theorem C.7 (NETSOR⊤⁺, variable dimensions)"
-
-
 def _forward(p: ir.ProgramLike) -> int:
     """The number of lines of the forward pass; 0 without an output."""
     return max((o.at for o in p.outputs), default=0)
 
 
-def _ready(p: Program, whole: Program, functions: Summary) -> Readiness:
-    ready = ntk_ready(p, whole)
+def _given_up(work: Mapping[str, Work]) -> list[Diagnostic]:
+    """A finding when questions were given up, in part or wholly."""
+    names = ", ".join(name for name, w in work.items() if w.spent)
+    if not names:
+        return []
+    return [Diagnostic(
+        "NT309", "warning", f"undecided in part, {GIVEN_UP} ({names})",
+        hint="make the program smaller: fewer or shorter expressions, a scan or a family in place of copies",
+    )]  # fmt: skip
+
+
+def _ready(p: Program, whole: Program, functions: Summary, work: Work) -> Readiness:
+    ready = ntk_ready(p, whole, work)
     if ready.verdict and functions.differentiable is None:
         return Readiness(None, functions.reasons["differentiable"])
     return ready
@@ -100,27 +121,26 @@ def _in_order(verdicts: Mapping[str, bool | None]) -> list[bool | None]:
     return [verdicts[name] for name in VERDICTS]
 
 
-def data_of(p: ir.ProgramLike, x: Any) -> dict[str, Any]:
-    """The network input by name."""
-    if x is None:
-        return {}
-    if isinstance(x, Mapping):
-        return dict(x)
-    names = [line.out.name for line in p.lines if isinstance(line, ir.Data)]
-    if len(names) != 1:
-        raise InputError(f"{p.name} has {len(names)} inputs: give x as a dict from name to array", code="NT604")
-    return {names[0]: x}
-
-
 # ---------------------------------------------------------------- types
 
 
-def _type_errors(p: ir.ProgramLike) -> Iterator[Diagnostic]:
+def type_errors(p: ir.ProgramLike) -> list[Diagnostic]:
     """All type errors in program order."""
     found = list(structure_diagnostics(p))
     for i, line in enumerate(p.lines):
         found += [(i, dataclasses.replace(d, line=i)) for d in line_diagnostics(line)]
-    yield from (d for _, d in sorted(found, key=lambda pair: (pair[0] < 0, pair[0])))
+    return [d for _, d in sorted(found, key=lambda pair: (pair[0] < 0, pair[0]))]
+
+
+def _empty(p: ir.ProgramLike) -> Report:
+    """The report of a program without lines: no verdicts, one finding."""
+    finding = Diagnostic(
+        "NT011", "error", "there is nothing in it: the program has no line", clause="Definition A.1",
+        hint="declare inputs and write lines: x : G(n), y := tanh(x)",
+    )  # fmt: skip
+    undecided: dict[str, bool | None] = dict.fromkeys(VERDICTS)
+    reasons: dict[str, str] = dict.fromkeys(VERDICTS, "the program has no line")
+    return Report(p, *_in_order(undecided), reasons=reasons, diagnostics=(finding,))
 
 
 def _ill_typed(p: ir.ProgramLike, found: list[Diagnostic]) -> Report:
@@ -135,10 +155,22 @@ def _with_backward(p: Program) -> tuple[Program, list[Diagnostic]]:
         return p, []
     from netsor.backprop import backprop
 
+    if sum(map(_adjoint_steps, p.lines)) > MOST_ADJOINTS:
+        text = f"the backward pass was not added, {GIVEN_UP}: NTK and gradient independence are not checked"
+        return p, [Diagnostic("NT309", "error", text, hint="make the program smaller, or state its gradients")]
     try:
         return backprop(p), []
     except NetsorError as error:
         return p, [error.diagnostic]
+
+
+MOST_ADJOINTS = 300_000  # steps of a backward pass
+
+
+def _adjoint_steps(line: ir.Line) -> int:
+    if not isinstance(line, ir.Nonlin | ir.Moment):
+        return 2
+    return derivative_size(line.expr) + tree_size(line.expr) * (len(line.args) + len(line.params))
 
 
 def _chosen(p: ir.ProgramLike, readouts: Iterable[Any] | None) -> tuple[ir.Var, ...]:

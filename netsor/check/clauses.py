@@ -10,11 +10,12 @@ import sympy as sp
 from netsor import ir
 from netsor.check import gf2
 from netsor.check.collapse import Collapse
-from netsor.check.finite import covariance
 from netsor.check.flips import dependence, flips
-from netsor.check.flow import Use, matrices, uses
-from netsor.check.parity import Signature, bit, refined, substitute
+from netsor.check.flow import uses
+from netsor.check.parity import Signature, bit, refined, refining_steps, substitute
 from netsor.check.witness import Runs, Witness
+from netsor.check.work import Work
+from netsor.facts import Use, covariance, input_vectors, matrices
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,7 @@ class BPLike:
 
 def clause3(lines: Sequence[ir.Line], chosen: Collection[ir.Var]) -> Iterator[Violation]:
     """Members with a nonzero mean, and members correlated with an input outside the set."""
-    vectors = [x for x in lines if isinstance(x, ir.InputVector)]
-    table = covariance(vectors)
+    vectors = input_vectors(lines)
     place = {line.out: i for i, line in enumerate(lines)}
     names = tuple(v for v in place if v in chosen)
     for line in vectors:
@@ -55,7 +55,7 @@ def clause3(lines: Sequence[ir.Line], chosen: Collection[ir.Var]) -> Iterator[Vi
         if line.mean != 0 and line.multiplier != 0:
             yield Violation(3, place[line.out], names, f"{line.out} has mean {line.mean}, not zero")
         for other in vectors:
-            c = table.get((line.out, other.out), 0.0)
+            c = float(covariance(line, other))
             if c != 0 and other.out not in chosen:
                 yield Violation(3, place[line.out], names, f"{line.out} has covariance {c:g} with {other.out}")
 
@@ -66,14 +66,15 @@ def clause3(lines: Sequence[ir.Line], chosen: Collection[ir.Var]) -> Iterator[Vi
 class Given:
     """All clauses for one set of readouts."""
 
-    def __init__(self, lines: Sequence[ir.Line], chosen: Collection[ir.Var], runs: Runs | None = None) -> None:
+    def __init__(self, lines: Sequence[ir.Line], chosen: Collection[ir.Var], work: Work) -> None:
         self.lines = lines
+        self.work = work
         self.chosen = tuple(line.out for line in lines if line.out in chosen)
-        self.runs = runs or Runs(lines)
+        self.runs = Runs(lines, work=work)
         self.blocks = dict.fromkeys(self.chosen, 1)
-        self.depends = dependence(lines, self.blocks)
-        self.flips = flips(lines, self.blocks)
-        self.collapse = Collapse(lines)
+        self.collapse = Collapse(lines, work)
+        self.depends = dependence(lines, self.blocks, work, self.collapse)
+        self.flips = flips(lines, self.blocks, work=work)
 
     def result(self) -> BPLike:
         violations = [*clause3(self.lines, self.chosen), *self.violations()]
@@ -127,7 +128,7 @@ def independent(collapse: Collapse, z: ir.Var, depends: dict[ir.Var, int], mask:
 def collapsed_signature(collapse: Collapse, z: ir.Var, found: dict[ir.Var, Signature]) -> Signature:
     """The signature of z written in G-vars and C-vars."""
     expr = collapse.of(z)
-    if expr is None:
+    if expr is None or not collapse.work.affords(refining_steps(expr), (True, expr)):
         return found[z]
     outer = refined(expr)
     return substitute(outer, {bit(s): found[collapse.variables[s]] for s in expr.free_symbols})
@@ -145,7 +146,7 @@ def explain(lines: Sequence[ir.Line], v: Violation) -> str:
         return f"clause {v.clause} is undecided"
     names = ", ".join(x.name for x in v.readouts)
     matrix, transposed = matrices(lines)[line.matrix]
-    use = f"{line.out} := {matrix}{'.T' if transposed else ''} @ {line.vector}"
+    use = f"{line.out} := {matrix.out}{'.T' if transposed else ''} @ {line.vector}"
     proof = f": {v.witness}" if v.witness else " (undecided: neither proven nor refuted)"
     z = described(lines, line.vector)
     if v.clause == 2:

@@ -96,6 +96,14 @@ LISTINGS = (
         _LISTING,
         "define it by an expression, or build the program in Python",
     ),
+    Code(
+        "NT011",
+        "nothing in it",
+        "The program has no line: there is nothing to check.",
+        "program mine",
+        _A1,
+        "declare inputs and write lines: x : G(n), y := tanh(x)",
+    ),
 )
 
 LANGUAGE = (
@@ -134,8 +142,8 @@ LANGUAGE = (
     ),
     Code(
         "NT104",
-        "a name taken twice",
-        "Every variable, width and function has its own name.",
+        "a name taken twice, or no name",
+        "Every variable, width and function has its own name: text that prints, without a backquote.",
         "h := W @ x\nh := W @ y",
         _A1,
         "choose another name",

@@ -125,6 +125,24 @@ REGULARITY = (
         "Definition B.5",
         "add a positive constant where a scalar divides; use functions continuous in their scalars",
     ),
+    Code(
+        "NT308",
+        "a weak derivative of unknown growth",
+        "The function is polynomially bounded. For its derivative neither a bound nor a counterexample was found, so"
+        " ntk_ready is undecided.",
+        "y := tricky(h)            # function tricky(x) = cos(exp(x))",
+        "Corollary 7.3",
+        "use the NNGP kernel, or write the function with a derivative whose bound can be seen",
+    ),
+    Code(
+        "NT309",
+        "a question that was given up",
+        "Every question of the checker has a budget of work, counted in steps, so that any program is answered soon."
+        " The questions named in the message took more, and are undecided where their reason says so.",
+        "function f2(x) = f1(f1(x))   # f1(x) = f0(f0(x)), … twenty times",
+        "the checker page, budget",
+        "make the program smaller: shorter expressions, a scan or a family in place of copies",
+    ),
 )
 
 RANK = (

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import sympy as sp
 
 from netsor import ir
+from netsor.check.work import Work
+from netsor.measure import terms, tree_size
 
 _LIMIT = 400  # nodes of an expression
 
@@ -14,7 +16,9 @@ _LIMIT = 400  # nodes of an expression
 class Collapse:
     """`of(v)` is v's expression in the symbols of G-vars, C-vars and variables made by index forms."""
 
-    def __init__(self, lines: Sequence[ir.Line]) -> None:
+    def __init__(self, lines: Sequence[ir.Line], work: Work | None = None) -> None:
+        self.work = work or Work()
+        self.work.affords(len(lines))
         self.lines = {line.out: line for line in lines}
         self.symbols: dict[ir.Var, sp.Symbol] = {}
         self.variables: dict[sp.Symbol, ir.Var] = {}
@@ -37,9 +41,9 @@ class Collapse:
             table = {ir.arg(i): self._value(a) for i, a in enumerate(line.args)}
             table |= {ir.param(j): self._value(c) for j, c in enumerate(line.params)}
             value = line.expr.xreplace(table)
-            if _size(value) > _LIMIT:
+            if tree_size(value) > _LIMIT or not self.work.affords(tree_size(value) + terms(value)):
                 return None
-            self._done[u] = sp.expand(value)
+            self._done[u] = sp.expand(value) if terms(value) <= _LIMIT else value
         return self._value(v)
 
     def _value(self, v: ir.Var) -> sp.Expr:
@@ -58,7 +62,7 @@ class Collapse:
             if u in state or u in self._done or not self._opens(u, deep):
                 continue
             state[u] = True
-            if len(state) > _LIMIT:
+            if len(state) > _LIMIT or not self.work.affords(1):
                 return None
             line = self.lines[u]
             assert isinstance(line, ir.Nonlin | ir.Moment)
@@ -72,13 +76,3 @@ class Collapse:
         if isinstance(line, ir.Moment):
             return deep and not line.args
         return isinstance(line, ir.Nonlin) and v.kind == "H"
-
-
-def _size(e: sp.Expr) -> int:
-    """Nodes of the tree, counted up to the limit."""
-    count = 0
-    for _ in sp.preorder_traversal(e):
-        count += 1
-        if count > _LIMIT:
-            break
-    return count

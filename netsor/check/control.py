@@ -17,10 +17,13 @@ import mpmath as mp
 import sympy as sp
 
 from netsor.check.bounds import bound
+from netsor.check.continuity import continuous
 from netsor.check.extremes import Curve, at_infinity, at_points, special_points
-from netsor.check.growth import Growth, RangesKey, growth, without_deltas
+from netsor.check.growth import SEARCH, Growth, RangesKey, derivative, growth
 from netsor.check.intervals import Bound
+from netsor.check.work import GIVEN_UP, Work
 from netsor.functions import Head
+from netsor.measure import MOST_NODES, derivative_size, written_size
 
 Point = tuple[tuple[sp.Symbol, float], ...]
 
@@ -31,9 +34,13 @@ def parameters(e: sp.Expr) -> list[sp.Symbol]:
 
 def control(
     e: sp.Expr, table: Mapping[sp.Symbol, Bound], limit: Mapping[sp.Symbol, float],
-    fixed: frozenset[sp.Symbol] = frozenset(),
+    fixed: frozenset[sp.Symbol] = frozenset(), work: Work | None = None,
 ) -> Growth:  # fmt: skip
     """The verdict for one function, its parameters' ranges, their limits where known, and those that do not vary."""
+    work = work or Work()
+    size = min(derivative_size(e), MOST_NODES) * len(parameters(e)) + min(written_size(e), MOST_NODES)
+    if not work.affords(size, ("control", e)):
+        return Growth(None, GIVEN_UP)
     key = tuple(sorted(((c, b) for c, b in table.items() if c in e.free_symbols), key=lambda p: p[0].name))
     proof = proven(e, key, fixed)
     if proof.verdict:
@@ -42,6 +49,10 @@ def control(
     if not all(c in limit for c in free):
         missing = ", ".join(c.name for c in free if c not in limit)
         return Growth(None, f"no proof for all values of {missing}")
+    if _lifted(e, tuple((c, limit[c]) for c in free)):
+        return Growth(True, "Lipschitz in functions of its parameters that are continuous at their limit")
+    if not work.affords(10 * SEARCH * written_size(e), ("refute", e)):
+        return Growth(None, GIVEN_UP)
     return refuted(e, tuple((c, limit[c]) for c in free)) or Growth(None, "neither proven nor refuted")
 
 
@@ -60,12 +71,45 @@ def proven(e: sp.Expr, ranges: RangesKey, fixed: frozenset[sp.Symbol] = frozense
     return Growth(True, "Lipschitz in its parameters, with a polynomial constant")
 
 
-def _derivative_bounded(e: sp.Expr, c: sp.Symbol, ranges: RangesKey) -> bool:
-    try:
-        derivative = without_deltas(sp.diff(e, c))
-    except ValueError:
+@lru_cache(maxsize=2048)
+def _lifted(e: sp.Expr, limit: Point) -> bool:
+    """Controlled in g₁(θ), g₂(θ), … for the largest expressions in the parameters alone, continuous at the limit."""
+    if e.has(sp.Piecewise):
         return False
-    return bound(derivative, dict(ranges)).polynomial
+    at = {c: sp.Rational(str(v)) for c, v in limit}
+    new: dict[sp.Expr, sp.Symbol] = {}
+    ranges: list[tuple[sp.Symbol, Bound]] = []
+
+    def lift(a: sp.Expr) -> sp.Expr:
+        if not a.args or not a.free_symbols:
+            return a
+        if not _only_parameters(a):
+            return a.func(*map(lift, a.args))
+        return new.setdefault(a, sp.Symbol(f"c{1000 + len(new)}", real=True))
+
+    lifted = lift(e)
+    for g, c in new.items():
+        value = g.xreplace(at)
+        if not value.is_number or not value.is_finite or not value.is_real or not continuous(g, at):
+            return False
+        ranges.append((c, _around(float(value))))
+    ranges += [(c, _around(v)) for c, v in limit if c in lifted.free_symbols]
+    return bool(new) and proven(lifted, tuple(sorted(ranges, key=lambda pair: pair[0].name))).verdict is True
+
+
+def _around(value: float) -> Bound:
+    radius = 1e-6 * max(1.0, abs(value))
+    return Bound(value - radius, value + radius)
+
+
+def _derivative_bounded(e: sp.Expr, c: sp.Symbol, ranges: RangesKey) -> bool:
+    if derivative_size(e) > MOST_NODES:
+        return False
+    try:
+        slope = derivative(e, c)
+    except (ValueError, NotImplementedError):
+        return False
+    return bound(slope, dict(ranges)).polynomial
 
 
 def _jumps_with(e: sp.Expr, c: sp.Symbol) -> bool:
@@ -83,7 +127,7 @@ def _signs_pulled_out(e: sp.Expr, table: Mapping[sp.Symbol, Bound]) -> sp.Expr:
     """step(c·a) = step(a) for c > 0; the same for sign."""
 
     def sided(a: Any) -> bool:
-        return isinstance(a, sp.Heaviside | sp.sign) or (isinstance(a, Head) and a.spec.name in ("step", "sign"))
+        return isinstance(a, sp.Heaviside | sp.sign) or (isinstance(a, Head) and a.spec.known in ("step", "sign"))
 
     def pulled(a: Any) -> Any:
         inner = a.args[0]

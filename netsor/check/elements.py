@@ -7,30 +7,35 @@ tells them apart, the search is made on the unrolled program: True there is True
 from __future__ import annotations
 
 import dataclasses
+import math
+from typing import assert_never
 
 from netsor import ir
 from netsor.check.bplike import bp_like
 from netsor.check.clauses import BPLike
 from netsor.check.shapes import fitting
+from netsor.check.work import Work
 from netsor.dsl import Program
 from netsor.errors import NetsorError
 
 _MOST_LINES = 4000
 
 
-def by_elements(p: Program, found: BPLike) -> BPLike:
+def by_elements(p: Program, found: BPLike, work: Work | None = None) -> BPLike:
     """The verdict of the search, elements told apart."""
     if found.verdict or not _told_apart(p):
         return found
     sizes = fitting(p.lines, 8)
     open_axes = {a.name: sizes.size(ir.SizeOf(a.name)) for a in p.axes if a.size is None}
+    if sum(math.prod(sizes.axes(line.out)) for line in p.lines) > _MOST_LINES:
+        return dataclasses.replace(found, verdict=None, reason=f"too many elements; {found.reason}")
     try:
         flat = p.unroll(open_axes)
     except NetsorError:
         return dataclasses.replace(found, verdict=None, reason=f"elements could not be told apart; {found.reason}")
     if len(flat.lines) > _MOST_LINES:
         return dataclasses.replace(found, verdict=None, reason=f"too many elements; {found.reason}")
-    result = bp_like(flat.lines, ())
+    result = bp_like(flat.lines, (), work)
     if open_axes:
         given = ", ".join(f"{name} = {size}" for name, size in open_axes.items())
         return dataclasses.replace(found, verdict=None, reason=f"sizes are open; with {given}: {result.reason}")
@@ -42,4 +47,18 @@ def by_elements(p: Program, found: BPLike) -> BPLike:
 def _told_apart(p: Program) -> bool:
     """Some element of a family of input vectors is taken out along one of the family's axes."""
     families = {a for line in p.lines if isinstance(line, ir.InputVector) for a in line.out.axes}
-    return any(isinstance(line, ir.At | ir.Place) and line.axis in families for line in p.lines)
+    return any(axis in families for line in p.lines for axis in _singled_out(line))
+
+
+def _singled_out(line: ir.Line) -> tuple[ir.Axis, ...]:
+    """The axes whose elements a line does not treat alike."""
+    match line:
+        case ir.At() | ir.Place():
+            return (line.axis,)
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
+            | ir.Moment() | ir.Window() | ir.Unwindow() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return ()
+        case _:
+            assert_never(line)

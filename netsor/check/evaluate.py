@@ -12,6 +12,7 @@ import numpy as np
 import sympy as sp
 
 from netsor.functions import Function, Head, _symbols
+from netsor.measure import MOST_NODES, written_size
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Env = Mapping[sp.Symbol, Any]
@@ -49,6 +50,8 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 
 def evaluate(expr: sp.Expr, env: Env) -> Any:
     """The value of an expression; NaN where it is not a finite real number."""
+    if written_size(expr) > MOST_NODES:
+        raise NoValue("an expression is too large to be evaluated")
     with np.errstate(all="ignore"):
         return _value(expr, env)
 
@@ -148,7 +151,7 @@ def _sigmoid(x: Any) -> Any:
 
 _FAST: dict[str, Callable[[Any], Any]] = {
     "relu": lambda x: np.maximum(x, 0.0),
-    "step": lambda x: np.heaviside(x, 0.0),
+    "step": lambda x: np.heaviside(x, 0.5),
     "tanh": np.tanh,
     "erf": _erf,
     "sigmoid": _sigmoid,
@@ -159,8 +162,8 @@ _FAST: dict[str, Callable[[Any], Any]] = {
 def _head(e: Head, env: Env) -> Any:
     spec: Function = e.spec
     values = [_value(a, env) for a in e.args]
-    if not spec.user and spec.name in _FAST:
-        return _FAST[spec.name](values[0])
+    if spec.known in _FAST:
+        return _FAST[spec.known](values[0])
     if spec.numeric:
         return _numeric(spec, values)
     symbols = _symbols(spec.arity)

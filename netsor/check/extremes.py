@@ -10,9 +10,11 @@ from typing import Any
 import mpmath as mp
 import sympy as sp
 
-from netsor.functions import Head, write_out
+from netsor.functions import Head, undifferentiated, write_out
+from netsor.measure import written_size
 
-_DIGITS = 60
+_DIGITS = 200
+_MOST_NODES = 2_000  # of an expression that is evaluated in many digits
 _GENERIC = (0.7310585786, -1.2533141373, 0.4142135624, 1.6180339887, -0.5772156649, 0.9159655942)
 
 
@@ -51,7 +53,16 @@ class Curve:
 
 @lru_cache(maxsize=512)
 def _callable(e: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Callable[..., Any]:
-    return sp.lambdify(symbols, write_out(e), modules="mpmath")  # type: ignore[no-any-return]
+    """In mpmath; without a value where the expression is too large or a function is numeric."""
+    if written_size(e) > _MOST_NODES:
+        return _unknown
+    body = write_out(e)
+    return _unknown if body.atoms(Head) else sp.lambdify(symbols, body, modules="mpmath")
+
+
+def _unknown(*_: Any) -> Any:
+    """A numeric function has no value beyond double precision."""
+    raise ValueError
 
 
 def lines_through(count: int) -> Iterator[tuple[int, list[Any]]]:
@@ -113,6 +124,8 @@ def special_points(e: sp.Expr, symbols: Sequence[sp.Symbol], i: int, point: Sequ
 def _vanishing(e: sp.Expr) -> list[sp.Expr]:
     """Expressions at whose zeros e may be singular or jump."""
     inner: list[sp.Expr] = []
+    if written_size(e) > _MOST_NODES:
+        return inner
     for a in sp.preorder_traversal(e):
         if isinstance(a, sp.Pow) and (a.exp.is_negative or not a.exp.is_number):
             inner.append(a.base)
@@ -124,7 +137,7 @@ def _vanishing(e: sp.Expr) -> list[sp.Expr]:
             inner += [a.args[0], a.args[0] - 1]
         elif isinstance(a, Head) and a.spec.kinks:
             inner += [a.args[0] - sp.Rational(str(k)) for k in a.spec.kinks]
-        elif isinstance(a, Head) and a.spec.user and not a.spec.numeric:
+        elif isinstance(a, Head) and undifferentiated(a.spec).user and not a.spec.numeric:
             inner += _vanishing(a.spec.definition(*a.args))
     stripped = [x.args[0] if isinstance(x, sp.Abs) else x for x in inner]
     return list(dict.fromkeys(stripped))
@@ -166,6 +179,18 @@ def at_points(e: sp.Expr, symbols: Sequence[sp.Symbol]) -> Extreme | None:
                 if all(v is not None for v in near) and near[2] > 1.4 * near[1] > 1.96 * near[0] > 0:
                     where = f"{curve.symbols[i]} = {mp.nstr(root, 5)} {'+' if sign > 0 else '-'} 1e-32"
                     return Extreme(where, mp.nstr(near[2], 3), 0.0)
+    return _at_origin(curve) if len(symbols) > 1 else None
+
+
+def _at_origin(curve: Curve) -> Extreme | None:
+    """|e| is unbounded where all arguments vanish together, along a direction in general position."""
+    for _, direction in lines_through(len(curve.symbols)):
+        values = [curve.at([mp.mpf(10) ** -k * d for d in direction]) for k in (8, 16, 32)]
+        near = [abs(v) for v in values if v is not None]
+        if len(near) == 3 and near[2] > 1.4 * near[1] > 1.96 * near[0] > 0:
+            names = ", ".join(f"{s} = {mp.nstr(d * mp.mpf(10) ** -32, 3)}" for s, d in zip(
+                curve.symbols, direction, strict=True))  # fmt: skip
+            return Extreme(names, mp.nstr(near[2], 3), 0.0)
     return None
 
 

@@ -7,8 +7,9 @@ dependence and parity show); `natural` values follow the program's own distribut
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never, cast
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from netsor import ir
 from netsor.check.evaluate import Array, evaluate
 from netsor.check.flow import spans
 from netsor.check.shapes import Sizes, aligned
+from netsor.check.work import Work
+from netsor.facts import covariance, covariance_blocks, fan_in, input_vectors
+from netsor.measure import FAR, written_size
 
 Values = dict[ir.Var, Array]
-Covariances = Mapping[tuple[ir.Var, ir.Var], float]
 
 
 # ---------------------------------------------------------------- inputs
@@ -28,17 +31,29 @@ def generic(lines: Sequence[ir.Line], sizes: Sizes, rng: np.random.Generator) ->
     """Inputs in general position."""
     found: Values = {}
     for line in lines:
-        shape = sizes.shape(line.out)
-        match line:
-            case ir.InputMatrix():
-                found[line.out] = rng.standard_normal(shape) / np.sqrt(shape[-1])
-            case ir.InputVector() | ir.Data():
-                found[line.out] = rng.standard_normal(shape)
-            case ir.InputScalar():
-                found[line.out] = _given(line, sizes) if is_constant(line) else rng.uniform(0.5, 1.5, shape)
-            case _:
-                pass
+        value = _generic(line, sizes, rng)
+        if value is not None:
+            found[line.out] = value
     return found
+
+
+def _generic(line: ir.Line, sizes: Sizes, rng: np.random.Generator) -> Array | None:
+    """A value of an input; None of other lines, which are computed."""
+    shape = sizes.shape(line.out)
+    match line:
+        case ir.InputMatrix():
+            return cast(Array, rng.standard_normal(shape) / np.sqrt(shape[-1]))
+        case ir.InputVector() | ir.Data():
+            return rng.standard_normal(shape)
+        case ir.InputScalar():
+            return _given(line, sizes) if is_constant(line) else rng.uniform(0.5, 1.5, shape)
+        case (
+            ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place()
+            | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return None
+        case _:
+            assert_never(line)
 
 
 def is_constant(line: ir.Line) -> bool:
@@ -60,59 +75,37 @@ def natural(
     found = generic(lines, sizes, rng)
     given = data or {}
     for line in lines:
-        match line:
-            case ir.InputMatrix():
-                found[line.out] = found[line.out] * matrix_scale(line, sizes)
-            case ir.InputScalar() if line.limit is not None:
-                found[line.out] = _given(line, sizes)
-            case ir.Data() | ir.InputScalar() if line.out.name in given:
-                found[line.out] = np.broadcast_to(np.asarray(given[line.out.name], float), sizes.shape(line.out)).copy()
-            case _:
-                pass
-    _draw_vectors([x for x in lines if isinstance(x, ir.InputVector)], found)
+        if isinstance(line, ir.InputMatrix):
+            found[line.out] = found[line.out] * matrix_scale(line, sizes)
+        elif isinstance(line, ir.InputScalar) and line.limit is not None:
+            found[line.out] = _given(line, sizes)
+        elif isinstance(line, ir.Data | ir.InputScalar) and line.out.name in given:
+            found[line.out] = np.broadcast_to(np.asarray(given[line.out.name], float), sizes.shape(line.out)).copy()
+    _draw_vectors(input_vectors(lines), found)
     return found
 
 
 def matrix_scale(line: ir.InputMatrix, sizes: Sizes) -> float:
     """The factor from N(0, 1/cols) to the matrix's entries."""
     cols = sizes.dimension(line.out.cols)
-    fan = cols if line.fan_in == "cols" else 1.0 if line.fan_in is None else float(line.fan_in)
-    return float(line.multiplier) * float(np.sqrt(float(line.var) * cols / fan))
-
-
-def covariance(vectors: Sequence[ir.InputVector]) -> Covariances:
-    """Covariances of the β's of different input vectors, both ways."""
-    table: dict[tuple[ir.Var, ir.Var], float] = {}
-    for line in vectors:
-        for other, c in line.cov:
-            if other is not line.out:
-                table[line.out, other] = table[other, line.out] = float(c)
-    return table
+    return float(line.multiplier) * float(np.sqrt(float(line.var) * cols / float(fan_in(line, cols))))
 
 
 def blocks(vectors: Sequence[ir.InputVector]) -> list[list[ir.InputVector]]:
     """Input vectors in classes connected by nonzero covariance, in program order."""
-    table = covariance(vectors)
-    left, result = list(vectors), []
-    while left:
-        block = [left.pop(0)]
-        for member in block:
-            linked = [v for v in left if table.get((member.out, v.out), 0.0) != 0.0]
-            block.extend(linked)
-            left = [v for v in left if v not in linked]
-        result.append(sorted(block, key=vectors.index))
-    return result
+    return [sorted(block, key=vectors.index) for block in covariance_blocks(vectors)]
+
+
+def covariances(block: Sequence[ir.InputVector]) -> Array:
+    """The covariance matrix of a coordinate of some input vectors."""
+    return np.array([[float(covariance(a, b)) for b in block] for a in block])
 
 
 def _draw_vectors(vectors: Sequence[ir.InputVector], found: Values) -> None:
     """Turn standard normal draws into the joint distribution of the input vectors."""
-    table = covariance(vectors)
     for block in blocks(vectors):
         if len(block) > 1:
-            matrix = np.array(
-                [[float(a.var) if a is b else table.get((a.out, b.out), 0.0) for b in block] for a in block]
-            )
-            root = _square_root(matrix)
+            root = _square_root(covariances(block))
             draws = [found[v.out] for v in block]
             for row, line in zip(root, block, strict=True):
                 found[line.out] = sum((r * d for r, d in zip(row, draws, strict=True)), np.zeros(()))
@@ -149,7 +142,7 @@ def execute(lines: Sequence[ir.Line], inputs: Mapping[ir.Var, Array], sizes: Siz
             for _ in range(_passes(lines[start:end], sizes)):
                 for line in lines[start:end]:
                     if line.out not in inputs:
-                        values[line.out] = _RULES[type(line)](line, values, sizes)
+                        values[line.out] = _line(line, values, sizes)
     return values
 
 
@@ -159,6 +152,44 @@ def _passes(lines: Sequence[ir.Line], sizes: Sizes) -> int:
         return 1
     lengths = [sizes.size(x.of.size(x.axis)) for x in lines if isinstance(x, ir.Shift)]
     return max([1, *lengths]) if len(lines) > 1 else 1
+
+
+MOST_NUMBERS = 30_000_000  # held at once by a run of a program
+
+
+def pay(work: Work, lines: Sequence[ir.Line], sizes: Sizes, times: int = 1) -> None:
+    """Take the steps of running a program at these sizes, or end the question."""
+    numbers, steps = 0, 0
+    for start, end in spans(lines):
+        passes = _passes(lines[start:end], sizes)
+        for line in lines[start:end]:
+            held = math.prod(sizes.shape(line.out))
+            numbers += held
+            steps += passes * _steps(line, sizes, held)
+    work.take(steps * times if numbers <= MOST_NUMBERS else FAR)
+
+
+def _steps(line: ir.Line, sizes: Sizes, held: int) -> int:
+    """Nodes of the expression, for one number of each argument and per thousand."""
+    match line:
+        case ir.MatMul():
+            return 4 + held * sizes.dimension(line.matrix.cols) // 100_000
+        case ir.Nonlin() | ir.Moment():
+            largest = max([held, *(math.prod(sizes.shape(v)) for v in line.args)])
+            return _node_steps(written_size(line.expr), largest)
+        case ir.Window() | ir.Unwindow():
+            return _node_steps(2 * len(line.offsets), held)
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.At() | ir.Place()
+            | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return _node_steps(2, held)
+        case _:
+            assert_never(line)
+
+
+def _node_steps(nodes: int, held: int) -> int:
+    return 2 + nodes + nodes * held // 1000
 
 
 def _trsp(line: ir.Trsp, values: Values, sizes: Sizes) -> Array:
@@ -281,17 +312,31 @@ def _softmax(line: ir.Softmax, values: Values, sizes: Sizes) -> Array:
     return cast(Array, weights / weights.sum(axis=i, keepdims=True))
 
 
-_RULES: dict[type, Callable[[Any, Values, Sizes], Array]] = {
-    ir.Trsp: _trsp,
-    ir.MatMul: _matmul,
-    ir.Nonlin: _coordinatewise,
-    ir.Moment: _coordinatewise,
-    ir.Window: _window,
-    ir.Unwindow: _unwindow,
-    ir.At: _at,
-    ir.Place: _place,
-    ir.Shift: _shift,
-    ir.Rename: _rename,
-    ir.Reduce: _reduce,
-    ir.Softmax: _softmax,
-}
+def _line(line: ir.Line, values: Values, sizes: Sizes) -> Array:  # noqa: C901
+    match line:
+        case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data():
+            raise KeyError(line.out)  # an input that is not given
+        case ir.Trsp():
+            return _trsp(line, values, sizes)
+        case ir.MatMul():
+            return _matmul(line, values, sizes)
+        case ir.Nonlin() | ir.Moment():
+            return _coordinatewise(line, values, sizes)
+        case ir.Window():
+            return _window(line, values, sizes)
+        case ir.Unwindow():
+            return _unwindow(line, values, sizes)
+        case ir.At():
+            return _at(line, values, sizes)
+        case ir.Place():
+            return _place(line, values, sizes)
+        case ir.Shift():
+            return _shift(line, values, sizes)
+        case ir.Rename():
+            return _rename(line, values, sizes)
+        case ir.Reduce():
+            return _reduce(line, values, sizes)
+        case ir.Softmax():
+            return _softmax(line, values, sizes)
+        case _:
+            assert_never(line)

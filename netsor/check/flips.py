@@ -9,42 +9,82 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import assert_never
 
 import sympy as sp
 
 from netsor import ir
 from netsor.check import gf2
-from netsor.check.flow import fixpoint
-from netsor.check.parity import ZERO, Signature, bit, refined, signature, signature_of
-from netsor.dsl import inputs_of
+from netsor.check.collapse import Collapse
+from netsor.check.flow import fixpoint, uses
+from netsor.check.parity import (
+    ZERO,
+    Signature,
+    bit,
+    refined,
+    refining_steps,
+    signature,
+    signature_of,
+    steps_as_signs,
+)
+from netsor.check.work import Work
+from netsor.facts import inputs_of
+from netsor.measure import tree_size
 
 Blocks = Mapping[ir.Var, int]  # input vector or embedding matrix -> bit of its block
 
 
-def dependence(lines: Sequence[ir.Line], blocks: Blocks) -> dict[ir.Var, int]:
-    """For each variable, the blocks it may depend on (an upper bound: arguments that sympy does not cancel)."""
+def dependence(
+    lines: Sequence[ir.Line], blocks: Blocks, work: Work | None = None, collapse: Collapse | None = None
+) -> dict[ir.Var, int]:
+    """For each variable, the blocks it may depend on: an upper bound.
+
+    With `collapse`, arguments of matrices W (not Wᵀ) are written in G-vars, so that what cancels in them is passed on.
+    """
+    forward = {u.line.out for u in uses(lines) if not u.transposed} if collapse is not None else set()
     found: dict[ir.Var, int] = {}
 
     def update(line: ir.Line) -> bool:
         value = blocks.get(line.out, 0)
-        if not isinstance(line, ir.InputVector):
-            for v in _read(line):
-                value |= found.get(v, 0)
+        for v in _read(line):
+            value |= found.get(v, 0)
+        if value and collapse is not None and line.out in forward and isinstance(line, ir.MatMul):
+            value = _cancelled(collapse, line.vector, found, value)
         changed = found.get(line.out, -1) != value
         found[line.out] = value
         return changed
 
-    fixpoint(lines, update)
+    fixpoint(lines, update, work)
     return found
+
+
+def _cancelled(collapse: Collapse, z: ir.Var, found: Mapping[ir.Var, int], value: int) -> int:
+    """The blocks of those G-vars and C-vars that are left in z."""
+    expr = collapse.of(z)
+    if expr is None:
+        return value
+    left = 0
+    for s in expr.free_symbols:
+        left |= found.get(collapse.variables[s], 0)
+    return value & left
 
 
 def _read(line: ir.Line) -> Sequence[ir.Var]:
     """The variables whose values matter: symbols that are still in the expression."""
-    if isinstance(line, ir.Nonlin | ir.Moment):
-        free = _free(line.expr)
-        named = [v for i, v in enumerate(line.args) if ir.arg(i) in free]
-        return [*named, *(c for j, c in enumerate(line.params) if ir.param(j) in free)]
-    return inputs_of(line)
+    match line:
+        case ir.InputVector():
+            return ()  # covariances are the blocks' affair
+        case ir.Nonlin() | ir.Moment():
+            free = _free(line.expr)
+            named = [v for i, v in enumerate(line.args) if ir.arg(i) in free]
+            return [*named, *(c for j, c in enumerate(line.params) if ir.param(j) in free)]
+        case (
+            ir.InputMatrix() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Window() | ir.Unwindow()
+            | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return inputs_of(line)
+        case _:
+            assert_never(line)
 
 
 @lru_cache(maxsize=4096)
@@ -52,11 +92,15 @@ def _free(expr: sp.Expr) -> frozenset[sp.Symbol]:
     return frozenset(expr.free_symbols)
 
 
-def flips(lines: Sequence[ir.Line], blocks: Blocks, refine: bool = False) -> dict[ir.Var, Signature]:
+def flips(
+    lines: Sequence[ir.Line], blocks: Blocks, refine: bool = False, work: Work | None = None
+) -> dict[ir.Var, Signature]:
     """The signature of each variable, over the bits of the blocks."""
     found: dict[ir.Var, Signature] = {}
 
     def update(line: ir.Line) -> bool:
+        if work is not None and isinstance(line, ir.Nonlin | ir.Moment):
+            work.take(refining_steps(line.expr) if refine else tree_size(line.expr), (refine, line.expr))
         value = _line(line, found, blocks, refined if refine else signature)
         before = found.get(line.out)
         if before is not None:
@@ -64,7 +108,7 @@ def flips(lines: Sequence[ir.Line], blocks: Blocks, refine: bool = False) -> dic
         found[line.out] = value
         return value != before
 
-    fixpoint(lines, update)
+    fixpoint(lines, update, work)
     return found
 
 
@@ -93,11 +137,18 @@ def _line(line: ir.Line, found: Mapping[ir.Var, Signature], blocks: Blocks, rule
             return _coordinatewise(line, found, rule)
         case ir.Softmax():
             return _softmax(line, found)
-        case ir.Reduce() if line.op == "max":
-            inner = found[line.of]
-            return inner if inner.zero else Signature(0, gf2.extend(inner.equations, (inner.form,)))
+        case ir.Reduce():
+            return _largest(found[line.of]) if line.op == "max" else found.get(line.of, ZERO)
+        case ir.Shift():
+            return found.get(line.of, ZERO)  # the state before a scan's first element is zero
+        case ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Rename():
+            return found.get(line.of, ZERO)  # linear in one argument
         case _:
-            return found.get(line.of, ZERO)  # linear in one argument; the state before a scan's first element is zero
+            assert_never(line)
+
+
+def _largest(of: Signature) -> Signature:
+    return of if of.zero else Signature(0, gf2.extend(of.equations, (of.form,)))
 
 
 def _times(a: Signature, b: Signature) -> Signature:
@@ -123,7 +174,8 @@ def _coordinatewise(line: ir.Nonlin | ir.Moment, found: Mapping[ir.Var, Signatur
     if len(free) > _MANY:
         return signature_of(line.expr, lambda s: values[s])
     zeros = frozenset(s for s, v in values.items() if v.zero and s in free)
-    outer = _with_zeros(line.expr, zeros, rule)
+    expr = steps_as_signs(line.expr)
+    outer = _with_zeros(expr, zeros, rule)
     if outer.zero:
         return ZERO
     inner = {bit(s): v for s, v in values.items() if s in free and s not in zeros}

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from netsor import ir
-from netsor.dsl import inputs_of
+from netsor.facts import Use, inputs_of
+from netsor.facts import uses as all_uses
 
-
-@dataclass(frozen=True)
-class Use:
-    """A MatMul by an input matrix W, applied as W or as Wᵀ."""
-
-    index: int
-    line: ir.MatMul
-    matrix: ir.Var
-    transposed: bool
+if TYPE_CHECKING:
+    from netsor.check.work import Work
 
 
 def spans(lines: Sequence[ir.Line]) -> list[tuple[int, int]]:
@@ -43,11 +37,13 @@ def spans(lines: Sequence[ir.Line]) -> list[tuple[int, int]]:
     return result
 
 
-def fixpoint(lines: Sequence[ir.Line], update: Callable[[ir.Line], bool]) -> None:
+def fixpoint(lines: Sequence[ir.Line], update: Callable[[ir.Line], bool], work: Work | None = None) -> None:
     """Run `update` over all lines, over a scan's lines until none reports a change."""
     for start, end in spans(lines):
         changed = True
         while changed:
+            if work is not None:
+                work.take(end - start)
             changed = any([update(line) for line in lines[start:end]])
             if end - start == 1 and not _reads_itself(lines[start]):
                 break
@@ -57,26 +53,9 @@ def _reads_itself(line: ir.Line) -> bool:
     return line.out in inputs_of(line)
 
 
-def matrices(lines: Sequence[ir.Line]) -> dict[ir.Var, tuple[ir.Var, bool]]:
-    """Each A-var as (input matrix, transposed?); (Wᵀ)ᵀ is W."""
-    found: dict[ir.Var, tuple[ir.Var, bool]] = {}
-    for line in lines:
-        if isinstance(line, ir.InputMatrix):
-            found[line.out] = (line.out, False)
-        elif isinstance(line, ir.Trsp) and line.of in found:
-            matrix, transposed = found[line.of]
-            found[line.out] = (matrix, not transposed)
-    return found
-
-
 def uses(lines: Sequence[ir.Line]) -> Iterator[Use]:
     """The MatMuls between widths, in program order (embeddings of data are not among them)."""
-    known = matrices(lines)
-    for i, line in enumerate(lines):
-        if isinstance(line, ir.MatMul) and line.matrix in known:
-            matrix, transposed = known[line.matrix]
-            if not isinstance(matrix.cols, ir.Feature):
-                yield Use(i, line, matrix, transposed)
+    return (use for use in all_uses(lines) if not isinstance(use.matrix.cols, ir.Feature))
 
 
 def used_both_ways(lines: Sequence[ir.Line]) -> tuple[ir.Var, ...]:

@@ -20,12 +20,14 @@ from netsor import ir
 from netsor.check.clauses import clause3, independent
 from netsor.check.collapse import Collapse
 from netsor.check.evaluate import Array, NoValue
-from netsor.check.finite import execute, natural
+from netsor.check.finite import execute, natural, pay
 from netsor.check.flips import dependence
-from netsor.check.flow import Use, used_both_ways, uses
+from netsor.check.flow import used_both_ways, uses
 from netsor.check.scalars import data_sizes
 from netsor.check.shapes import Sizes, aligned
 from netsor.check.witness import Runs
+from netsor.check.work import SpentError, Work
+from netsor.facts import Use
 
 Verdict = tuple[bool | None, str]
 
@@ -42,8 +44,15 @@ class Simple:
     output: ir.Output | None = None
 
 
-def simple_gia(lines: Sequence[ir.Line], outputs: Sequence[ir.Output]) -> Simple:
+def simple_gia(lines: Sequence[ir.Line], outputs: Sequence[ir.Output], work: Work | None = None) -> Simple:
     """Condition 1 for all outputs together."""
+    try:
+        return _condition(lines, outputs, work or Work())
+    except SpentError as spent:
+        return Simple(None, str(spent))
+
+
+def _condition(lines: Sequence[ir.Line], outputs: Sequence[ir.Output], work: Work) -> Simple:
     if not outputs:
         return Simple(None, "the program has no output: Condition 1 is about a network f = v·x/√n")
     inputs = {line.out for line in lines if isinstance(line, ir.InputVector)}
@@ -55,19 +64,19 @@ def simple_gia(lines: Sequence[ir.Line], outputs: Sequence[ir.Output]) -> Simple
     if wrong is not None:
         culprit = next(o for o in outputs if o.readout is lines[wrong.index].out)
         return Simple(False, wrong.detail, culprit)
-    return _unused(lines, outputs, readouts)
+    return _unused(lines, outputs, readouts, work)
 
 
-def _unused(lines: Sequence[ir.Line], outputs: Sequence[ir.Output], readouts: Sequence[ir.Var]) -> Simple:
-    depends = dependence(lines, dict.fromkeys(readouts, 1))
+def _unused(lines: Sequence[ir.Line], outputs: Sequence[ir.Output], readouts: Sequence[ir.Var], work: Work) -> Simple:
+    depends = dependence(lines, dict.fromkeys(readouts, 1), work, Collapse(lines, work))
     names = ", ".join(v.name for v in readouts)
     for o in outputs:
         if not depends[o.vector]:
             continue
-        witness = Runs(lines).depends(o.vector, readouts)
+        witness = Runs(lines, work=work).depends(o.vector, readouts)
         if witness is not None:
             return Simple(False, f"{o.vector} depends on the readout {names}: {witness}", o)
-        if not independent(Collapse(lines), o.vector, depends):
+        if not independent(Collapse(lines, work), o.vector, depends):
             return Simple(None, f"whether {o.vector} depends on the readout {names} is undecided", o)
     return Simple(True, f"{names}: independent of all other parameters, mean zero, not used in the forward pass")
 
@@ -95,7 +104,7 @@ class Correction:
 
 
 def gia_valid(
-    lines: Sequence[ir.Line], bp_like: bool | None, data: Mapping[str, Any] | None = None
+    lines: Sequence[ir.Line], bp_like: bool | None, data: Mapping[str, Any] | None = None, work: Work | None = None
 ) -> tuple[bool | None, str, Correction | None]:
     """The verdict, its reason, and the correction term that was found."""
     if bp_like:
@@ -104,8 +113,8 @@ def gia_valid(
     if not both:
         return True, "no matrix is used both as W and as its transpose", None
     try:
-        found = _search(lines, both, data)
-    except NoValue as missing:
+        found = _search(lines, both, data, work or Work())
+    except (NoValue, SpentError) as missing:
         return None, f"the program is not BP-like, and correction terms cannot be sampled: {missing}", None
     if found is None:
         return None, "the program is not BP-like, yet no correction term was found by sampling", None
@@ -116,12 +125,16 @@ _SEEDS = 12
 _BUDGET = 2.0e9  # multiplications
 
 
-def _search(lines: Sequence[ir.Line], both: Sequence[ir.Var], data: Mapping[str, Any] | None) -> Correction | None:
+def _search(
+    lines: Sequence[ir.Line], both: Sequence[ir.Var], data: Mapping[str, Any] | None, work: Work
+) -> Correction | None:
     """A pair whose moment is the same, and far from zero, at two widths."""
     matmuls = sum(isinstance(x, ir.MatMul) for x in lines) + 1
     for width in (64, 128, 256):
         if width > 64 and matmuls * (2 * width) ** 2 * _SEEDS > _BUDGET:
             break
+        for w in (width, 2 * width):
+            pay(work, lines, data_sizes(lines, w, data or {}), _SEEDS)
         small, large = (_sampled(lines, both, w, data) for w in (width, 2 * width))
         for key, (mean, error) in large.items():
             earlier, error2 = small[key]

@@ -13,11 +13,12 @@ import numpy as np
 
 from netsor import ir
 from netsor.check.evaluate import Array, NoValue
-from netsor.check.finite import execute, generic
-from netsor.check.flow import matrices
+from netsor.check.finite import execute, generic, pay
 from netsor.check.shapes import aligned, fitting
+from netsor.check.work import SpentError, Work
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, NetsorError
+from netsor.facts import trained, trained_uses
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Readiness:
     findings: tuple[Diagnostic, ...] = field(default=())
 
 
-def ntk_ready(p: Program, whole: Program) -> Readiness:
+def ntk_ready(p: Program, whole: Program, work: Work | None = None) -> Readiness:
     """`whole` is p with its backward pass, which was added if p states no gradients."""
     if not p.outputs:
         return Readiness(None, "the program has no output")
@@ -41,7 +42,7 @@ def ntk_ready(p: Program, whole: Program) -> Readiness:
         lines, wanted = _with_derived(p)
     except NetsorError as error:
         return Readiness(None, f"hand-written gradients could not be compared: {error.diagnostic.message}")
-    return _compare(p, lines, wanted)
+    return _compare(p, lines, wanted, work or Work())
 
 
 Statements = dict[ir.Var, ir.Gradient]
@@ -56,10 +57,10 @@ def _with_derived(p: Program) -> tuple[tuple[ir.Line, ...], Statements]:
     return (*p.lines, *derived.lines[len(forward.lines) :]), {g.of: g for g in derived.gradients}
 
 
-def _compare(p: Program, lines: Sequence[ir.Line], wanted: Statements) -> Readiness:
+def _compare(p: Program, lines: Sequence[ir.Line], wanted: Statements, work: Work) -> Readiness:
     stated = {g.of: g for g in p.gradients}
     findings = [_missing(p, v) for v in wanted if v not in stated and _trained(p.lines, v)]
-    wrong, undecided = _wrong(p, lines, stated, wanted)
+    wrong, undecided = _wrong(p, lines, stated, wanted, work)
     findings += wrong
     if findings:
         return Readiness(False, findings[0].message, tuple(findings))
@@ -70,14 +71,8 @@ def _compare(p: Program, lines: Sequence[ir.Line], wanted: Statements) -> Readin
 
 def _trained(lines: Sequence[ir.Line], v: ir.Var) -> bool:
     """Is v the product of a trained matrix, or a trained vector?"""
-    known = matrices(lines)
-    arrays = {line.out: line for line in lines if isinstance(line, ir.InputMatrix | ir.InputVector)}
-    for line in lines:
-        if line.out is v and isinstance(line, ir.MatMul):
-            source = arrays.get(known[line.matrix][0])
-            return source is not None and source.trainable
-    made = arrays.get(v)
-    return made is not None and made.trainable
+    products = {use.line.out for of in trained_uses(lines).values() for use in of}
+    return v in products or any(line.out is v for line in trained(lines))
 
 
 def _missing(p: Program, v: ir.Var) -> Diagnostic:
@@ -89,15 +84,20 @@ def _missing(p: Program, v: ir.Var) -> Diagnostic:
 
 
 def _wrong(
-    p: Program, lines: Sequence[ir.Line], stated: Mapping[ir.Var, ir.Gradient], wanted: Mapping[ir.Var, ir.Gradient]
+    p: Program,
+    lines: Sequence[ir.Line],
+    stated: Mapping[ir.Var, ir.Gradient],
+    wanted: Mapping[ir.Var, ir.Gradient],
+    work: Work,
 ) -> tuple[list[Diagnostic], str | None]:
     """Stated gradients that differ from the derived ones."""
     sizes = fitting(lines, 7)
     differences: dict[ir.Var, tuple[float, float]] = {}
     for seed in (0, 1):
         try:
+            pay(work, lines, sizes)
             values = execute(lines, generic(lines, sizes, np.random.default_rng(seed)), sizes)
-        except NoValue as missing:
+        except (NoValue, SpentError) as missing:
             return [], str(missing)
         for v, g in stated.items():
             right = values[wanted[v].is_] if v in wanted else np.zeros(sizes.shape(v))

@@ -15,7 +15,11 @@ import sympy as sp
 from netsor.check.bounds import bound
 from netsor.check.extremes import at_infinity, at_points, jump
 from netsor.check.intervals import Bound
-from netsor.functions import Head
+from netsor.check.removable import polynomial_quotient
+from netsor.check.work import GIVEN_UP, Work
+from netsor.differentiation import differentiated
+from netsor.functions import Head, undifferentiated
+from netsor.measure import MOST_NODES, derivative_size, tree_size, written_size
 
 RangesKey = tuple[tuple[sp.Symbol, Bound], ...]
 
@@ -44,15 +48,19 @@ def proven(e: sp.Expr, ranges: RangesKey = ()) -> bool:
     return bound(e, dict(ranges)).polynomial
 
 
-@lru_cache(maxsize=4096)
-def growth(e: sp.Expr, ranges: RangesKey = ()) -> Growth:
+def growth(e: sp.Expr, ranges: RangesKey = (), work: Work | None = None) -> Growth:
     """Is |e| polynomially bounded in its vector arguments, for parameters in their ranges?
 
     Arguments may have a range too: they are then not free, and no counterexample is searched for.
     """
-    table = dict(ranges)
+    table, work = dict(ranges), work or Work()
+    if not work.affords(min(written_size(e), MOST_NODES), ("bound", e, ranges)):
+        return Growth(None, GIVEN_UP)
     if proven(e, ranges):
         return Growth(True, "polynomially bounded")
+    unranged = not any(s in e.free_symbols for s in table)
+    if unranged and work.affords(SEARCH * tree_size(e), ("quotient", e)) and _quotient(e):
+        return Growth(True, "its singularities are removable")
     symbols = _symbols_of(e)
     if any(h.spec.numeric for h in e.atoms(Head)):
         return Growth(None, f"{e} holds a numeric function without a stated growth")
@@ -61,8 +69,21 @@ def growth(e: sp.Expr, ranges: RangesKey = ()) -> Growth:
     fixed = _at_middle(e, table)
     if fixed.has(sp.zoo, sp.nan, sp.oo):
         return Growth(None, "it is not a number at a typical value of its scalars")
+    free = tuple(s for s in symbols if s in fixed.free_symbols)
+    if not work.affords(SEARCH * written_size(fixed) * max(1, len(free)), ("search", fixed)):
+        return Growth(None, GIVEN_UP)
+    return _searched(fixed, free)
+
+
+_quotient = lru_cache(maxsize=4096)(polynomial_quotient)
+SEARCH = 100  # steps of a search for a counterexample, for each node and argument
+
+
+@lru_cache(maxsize=4096)
+def _searched(e: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Growth:
+    """A point or a ray that refutes a polynomial bound."""
     for search in (at_points, at_infinity):
-        found = search(fixed, [s for s in symbols if s in fixed.free_symbols])
+        found = search(e, symbols)
         if found is not None:
             return Growth(False, str(found), found.order)
     return Growth(None, "neither a bound nor a counterexample was found")
@@ -82,29 +103,44 @@ def _at_middle(e: sp.Expr, table: dict[sp.Symbol, Bound]) -> sp.Expr:
     return e.xreplace(values)
 
 
-@lru_cache(maxsize=4096)
-def regularity(e: sp.Expr, ranges: RangesKey = ()) -> Regularity:
+def regularity(e: sp.Expr, ranges: RangesKey = (), work: Work | None = None) -> Regularity:
     """Growth of e and of its weak derivatives in the vector arguments."""
-    value = growth(e, ranges)
-    symbols = [s for s in _symbols_of(e) if s.name.startswith("x")]
-    if any(h.spec.numeric for h in e.atoms(Head)):
-        return Regularity(value, Growth(None, "a numeric function"))
-    where = jump(e, symbols) if _may_jump(e) else None
-    if where is not None:
-        return Regularity(value, Growth(None, f"it jumps at {where}: the weak derivative is no function"), where)
-    return Regularity(value, derivative_growth(e, symbols, ranges))
+    work = work or Work()
+    value = growth(e, ranges, work)
+    symbols = tuple(s for s in _symbols_of(e) if s.name.startswith("x"))
+    if _may_jump(e):
+        if not work.affords(SEARCH * written_size(e) * len(symbols), ("jump", e)):
+            return Regularity(value, Growth(None, GIVEN_UP))
+        where = _jump(e, symbols)
+        if where is not None:
+            return Regularity(value, Growth(None, f"it jumps at {where}: the weak derivative is no function"), where)
+    return Regularity(value, derivative_growth(e, symbols, ranges, work))
 
 
-def derivative_growth(e: sp.Expr, symbols: Sequence[sp.Symbol], ranges: RangesKey) -> Growth:
+_jump = lru_cache(maxsize=4096)(jump)
+
+
+def derivative_growth(e: sp.Expr, symbols: Sequence[sp.Symbol], ranges: RangesKey, work: Work) -> Growth:
     """Growth of the derivatives in the given symbols, deltas (at points where e is continuous) left out."""
     undecided: Growth | None = None
     for s in symbols:
-        found = growth(without_deltas(sp.diff(e, s)), ranges)
+        if derivative_size(e) > MOST_NODES or not work.affords(derivative_size(e), ("derivative", e, s)):
+            return Growth(None, GIVEN_UP)
+        try:
+            found = growth(derivative(e, s), ranges, work)
+        except (ValueError, NotImplementedError) as missing:
+            found = Growth(None, str(missing))
         if found.verdict is False:
             return found
         if found.verdict is None:
             undecided = found
     return undecided or Growth(True, "polynomially bounded")
+
+
+@lru_cache(maxsize=4096)
+def derivative(e: sp.Expr, s: sp.Symbol) -> sp.Expr:
+    """The weak derivative off the points where it is a delta. ValueError when a numeric function has none."""
+    return without_deltas(differentiated(e, s))
 
 
 def without_deltas(e: sp.Expr) -> sp.Expr:
@@ -115,7 +151,7 @@ def without_deltas(e: sp.Expr) -> sp.Expr:
 def _may_jump(e: sp.Expr) -> bool:
     """Holds a function with jumps, or one that is singular at a point."""
     for a in sp.preorder_traversal(e):
-        if isinstance(a, Head) and (a.spec.jumps or a.spec.user):
+        if isinstance(a, Head) and (a.spec.jumps or undifferentiated(a.spec).user) and not a.spec.numeric:
             return True
         if isinstance(a, sp.Heaviside | sp.sign | sp.floor | sp.ceiling | sp.Piecewise):
             return True

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import sympy as sp
 
-from netsor import ir
+from netsor import functions, ir
 from netsor.check import gf2
 from netsor.check.evaluate import NoValue, evaluate
 from netsor.functions import Head, _symbols, expression_parity
+from netsor.measure import terms, tree_size, written_size
 
 
 @dataclass(frozen=True)
@@ -153,12 +154,41 @@ def _combine(mask: int, forms: dict[int, int]) -> int:
     return result
 
 
+@lru_cache(maxsize=4096)
+def steps_as_signs(e: sp.Expr) -> sp.Expr:
+    """step(x) = ½ + ½ sign(x), also at 0, in sums of a step and a number: step(x) − ½ is odd."""
+
+    def applies(a: sp.Basic) -> bool:
+        numbers = isinstance(a, sp.Add) and any(t.is_number for t in a.args)
+        return numbers and any(map(_is_step, sp.preorder_traversal(a)))
+
+    if not any(map(applies, sp.preorder_traversal(e))):
+        return e
+    return sp.expand(e.replace(_is_step, lambda a: (1 + functions.sign.head(a.args[0])) / 2))
+
+
+def _is_step(a: sp.Basic) -> bool:
+    if isinstance(a, sp.Heaviside):
+        return bool(a.args[1] == sp.Rational(1, 2))
+    return isinstance(a, Head) and a.spec is functions.step
+
+
 # ---------------------------------------------------------------- refinement
+
+
+MOST_REFINED = 200_000
+
+
+def refining_steps(e: sp.Expr) -> int:
+    """The steps of `refined`: every flip is tried, and compared with the expanded expression."""
+    return (written_size(e) << min(len(e.free_symbols), _LARGEST)) + 20 * (terms(e) + tree_size(e))
 
 
 @cache
 def refined(e: sp.Expr) -> Signature:
     """The signature with all flips that hold at random points and that sympy proves."""
+    if refining_steps(e) > MOST_REFINED:
+        return signature(e)
     e = sp.expand(e)
     structural = signature(e)
     symbols = sorted(e.free_symbols, key=lambda s: s.name)

@@ -16,11 +16,12 @@ import numpy as np
 
 from netsor import ir
 from netsor.check.evaluate import Array, NoValue
-from netsor.check.finite import Values, execute, natural
-from netsor.check.flow import Use, fixpoint, uses
+from netsor.check.finite import Values, execute, natural, pay
+from netsor.check.flow import fixpoint, uses
 from netsor.check.scalars import data_sizes, known_data
 from netsor.check.shapes import Sizes
-from netsor.dsl import inputs_of
+from netsor.check.work import SpentError, Work
+from netsor.facts import Use, inputs_of
 
 _WIDTHS = (64, 1024)
 _SEEDS = 5
@@ -28,9 +29,15 @@ _ALL_SETS = 6
 _BUDGET = 1.0e8  # entries of matrices
 
 
-def rank_stable(lines: Sequence[ir.Line], data: Mapping[str, Any]) -> tuple[bool | None, str, int | None]:
+def rank_stable(
+    lines: Sequence[ir.Line], data: Mapping[str, Any], work: Work | None = None
+) -> tuple[bool | None, str, int | None]:
     """The verdict, its reason, and the line of the matrix's last use that fails."""
-    groups = _groups(lines)
+    work = work or Work()
+    try:
+        groups = _groups(lines, work)
+    except SpentError as spent:
+        return None, str(spent), None
     if not groups:
         return True, "no argument of a matrix depends on a C-var", None
     if not known_data(lines, data):
@@ -39,8 +46,10 @@ def rank_stable(lines: Sequence[ir.Line], data: Mapping[str, Any]) -> tuple[bool
     if sum(isinstance(x, ir.InputMatrix) for x in lines) * _WIDTHS[1] ** 2 > _BUDGET:
         return None, "the program is too large to sample its arguments", None
     try:
+        for width in _WIDTHS:
+            pay(work, lines, data_sizes(lines, width, data), _SEEDS)
         runs = [_runs(lines, width, data) for width in _WIDTHS]
-    except NoValue as missing:
+    except (NoValue, SpentError) as missing:
         return None, str(missing), None
     return _compare(groups, runs)
 
@@ -66,16 +75,16 @@ def _compare(groups: Sequence[Sequence[Use]], runs: Sequence[Sequence[Values]]) 
     return True, "the arguments of each matrix keep their rank from one width to the next", None
 
 
-def _groups(lines: Sequence[ir.Line]) -> list[list[Use]]:
+def _groups(lines: Sequence[ir.Line], work: Work) -> list[list[Use]]:
     """Uses of each matrix (W and Wᵀ apart) of which some argument depends on a C-var."""
-    depends = _on_scalars(lines)
+    depends = _on_scalars(lines, work)
     table: dict[tuple[ir.Var, bool], list[Use]] = {}
     for use in uses(lines):
         table.setdefault((use.matrix, use.transposed), []).append(use)
     return [us for us in table.values() if any(use.line.vector in depends for use in us)]
 
 
-def _on_scalars(lines: Sequence[ir.Line]) -> set[ir.Var]:
+def _on_scalars(lines: Sequence[ir.Line], work: Work) -> set[ir.Var]:
     """Variables that depend on a C-var other than a constant, MatMuls not passed."""
     found: set[ir.Var] = set()
 
@@ -88,7 +97,7 @@ def _on_scalars(lines: Sequence[ir.Line]) -> set[ir.Var]:
             found.add(line.out)
         return changed
 
-    fixpoint(lines, update)
+    fixpoint(lines, update, work)
     return found
 
 

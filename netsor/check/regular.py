@@ -13,10 +13,12 @@ from netsor import ir
 from netsor.check.clauses import shown
 from netsor.check.collapse import Collapse
 from netsor.check.control import control, parameters
-from netsor.check.growth import Growth, RangesKey, growth, proven, regularity
+from netsor.check.growth import Growth, RangesKey, Regularity, growth, proven, regularity
 from netsor.check.intervals import Bound
 from netsor.check.scalars import Limit, constants, limits, ranges
+from netsor.check.work import GIVEN_UP, SpentError, Work
 from netsor.errors import Diagnostic
+from netsor.measure import MOST_NODES, written_size
 
 Coordinatewise = ir.Nonlin | ir.Moment
 
@@ -35,19 +37,25 @@ class Summary:
 class _Scalars:
     """Ranges and limits of the parameters of lines; limits are computed when first asked for."""
 
-    def __init__(self, lines: Sequence[ir.Line], data: Mapping[str, Any]) -> None:
+    def __init__(self, lines: Sequence[ir.Line], data: Mapping[str, Any], work: Work) -> None:
         self.lines, self.data = lines, data
-        self.ranges = ranges(lines)
+        self.work = work
+        self.ranges = ranges(lines, work)
         self.constants = constants(lines)
         self.given = {x.out: float(x.limit) for x in lines if isinstance(x, ir.InputScalar) and is_number(x)}
-        self.collapse = Collapse(lines)
+        self.collapse = Collapse(lines, work)
         self._limits: dict[ir.Var, Limit] | None = None
 
     @property
     def limits(self) -> dict[ir.Var, Limit]:
         if self._limits is None:
-            self._limits = limits(self.lines, self.data)
+            self._limits = limits(self.lines, self.data, self.work)
         return self._limits
+
+    def proven(self, e: sp.Expr, table: Mapping[sp.Symbol, Bound]) -> bool:
+        """Bounds show that e is polynomially bounded, its symbols in these ranges."""
+        key = _key(table, e)
+        return self.work.affords(min(written_size(e), MOST_NODES), ("bound", e, key)) and proven(e, key)
 
     def table(self, line: Coordinatewise) -> dict[sp.Symbol, Bound]:
         """Ranges of the parameters, and of those arguments that do not take all real values."""
@@ -69,10 +77,16 @@ class _Scalars:
         return table, values
 
 
-def regular(lines: Sequence[ir.Line], own: int, forward: int, data: Mapping[str, Any]) -> Summary:
+def regular(
+    lines: Sequence[ir.Line], own: int, forward: int, data: Mapping[str, Any], work: Work | None = None
+) -> Summary:
     """All functions of a program; the first `own` lines are the user's, the first `forward` the forward pass."""
     summary = Summary()
-    scalars = _Scalars(lines, data)
+    try:
+        scalars = _Scalars(lines, data, work or Work())
+    except SpentError as spent:
+        names = ("polynomially_bounded", "parameter_controlled", "differentiable")
+        return Summary(None, None, None, dict.fromkeys(names, str(spent)))
     for i, line in enumerate(lines):
         if isinstance(line, ir.Nonlin | ir.Moment):
             _bounded(summary, scalars, i, line, own)
@@ -126,6 +140,9 @@ def _bounded(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewise, 
     found = _growth(scalars, line)
     if found.verdict:
         return
+    if found.reason == GIVEN_UP:  # one finding for all of them
+        _note(summary, "polynomially_bounded", None, GIVEN_UP)
+        return
     reason = _named(line, found.reason) if all(v.kind in "GX" for v in line.args) else found.reason
     before = summary.polynomially_bounded
     text = f"{shown(line)} ({line.out}) is not polynomially bounded: {reason}"
@@ -138,24 +155,27 @@ def _bounded(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewise, 
 
 def _growth(scalars: _Scalars, line: Coordinatewise) -> Growth:
     """By bounds for all scalars, then for scalars near their limits, then for the function of G-vars that it is."""
-    if proven(line.expr, _key(scalars.table(line), line.expr)):
+    if scalars.proven(line.expr, scalars.table(line)):
         return Growth(True, "polynomially bounded")
     table, values = scalars.near_limit(line)
-    if proven(line.expr, _key(table, line.expr)):
+    if scalars.proven(line.expr, table):
         return Growth(True, "polynomially bounded")
     if all(v.kind in "GX" for v in line.args):
-        return _at_limit(line.expr, table, values)
+        return _at_limit(scalars, line.expr, table, values)
     return _collapsed(scalars, line)
 
 
-def _at_limit(e: sp.Expr, table: Mapping[sp.Symbol, Bound], values: Mapping[sp.Symbol, float]) -> Growth:
+def _at_limit(
+    scalars: _Scalars, e: sp.Expr, table: Mapping[sp.Symbol, Bound], values: Mapping[sp.Symbol, float]
+) -> Growth:
     """A function of free arguments, its scalars at their limits."""
     if not all(c in values for c in parameters(e)):
         return Growth(None, _PASS)
     at = e.xreplace({c: sp.Rational(str(v)) for c, v in values.items()})
     if at.has(sp.zoo, sp.nan, sp.oo):
         return Growth(False, "at the limit of its scalars it is not a number")
-    return growth(at, tuple((s, b) for s, b in table.items() if s.name.startswith("x") and s in at.free_symbols))
+    ranged = tuple((s, b) for s, b in table.items() if s.name.startswith("x") and s in at.free_symbols)
+    return growth(at, ranged, scalars.work)
 
 
 def is_number(line: ir.Line) -> bool:
@@ -177,13 +197,13 @@ def _collapsed(scalars: _Scalars, line: Coordinatewise) -> Growth:
     table = {s: scalars.ranges.get(v, Bound()) for s, v in variables.items() if v.kind == "C"}
     table |= {s: scalars.ranges[v] for s, v in variables.items() if v.kind == "H" and scalars.ranges[v] != Bound()}
     values = {s: scalars.given[v] for s, v in variables.items() if v in scalars.given}
-    if proven(e, _key(table, e)):
+    if scalars.proven(e, table):
         return Growth(True, "polynomially bounded")
     if not all(c in values for c in parameters(e)):
         return Growth(None, _PASS)
     if any(v.kind == "H" for v in variables.values()):
         return Growth(None, "no bound was found for the values that its arguments take")
-    found = _at_limit(e, table, values)
+    found = _at_limit(scalars, e, table, values)
     names = {s.name: v.name for s, v in variables.items()}
     return Growth(found.verdict, _replaced(found.reason, names), found.order)
 
@@ -205,7 +225,7 @@ def _derivative(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
     """Warnings about weak derivatives of forward functions."""
     if not line.args:
         return
-    found = regularity(line.expr, _key(scalars.table(line), line.expr))
+    found = regularity(line.expr, _key(scalars.table(line), line.expr), scalars.work)
     if found.jump is not None:
         summary.differentiable = None
         where = _named(line, found.jump)
@@ -215,12 +235,34 @@ def _derivative(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
             " not covered", line.out.name, i, "Corollary 7.3", line.loc, "the NNGP kernel is; the NTK needs a function"
             " without jumps",
         ))  # fmt: skip
+    elif found.derivative.verdict is None and (found.value.verdict or not parameters(line.expr)):
+        _undecided_derivative(summary, i, line, found)
     elif found.value.verdict and found.derivative.verdict is False and all(v.kind in "GX" for v in line.args):
+        summary.differentiable = None
+        summary.reasons["differentiable"] = f"the weak derivative of {shown(line)} is not polynomially bounded"
         summary.findings.append(Diagnostic(
             "NT306", "warning", f"the weak derivative of {shown(line)} is not polynomially bounded:"
             f" {_named(line, found.derivative.reason)}", line.out.name, i, "Corollary 7.3", line.loc,
             "the NNGP limit is covered, the NTK is not",
         ))  # fmt: skip
+
+
+def _undecided_derivative(summary: Summary, i: int, line: Coordinatewise, found: Regularity) -> None:
+    """No NTK is promised; a finding where the function itself has none."""
+    if found.derivative.reason == GIVEN_UP:
+        summary.differentiable = None
+        summary.reasons.setdefault("differentiable", f"the weak derivatives were {GIVEN_UP}")
+        return
+    why = _named(line, found.derivative.reason)
+    text = f"whether the weak derivative of {shown(line)} is polynomially bounded is undecided: {why}"
+    summary.differentiable = None
+    summary.reasons.setdefault("differentiable", text)
+    if not found.value.verdict:
+        return
+    summary.findings.append(Diagnostic(
+        "NT308", "warning", text, line.out.name, i, "Corollary 7.3", line.loc,
+        "the NNGP limit is covered; for the NTK, write the function with a derivative whose bound can be seen",
+    ))  # fmt: skip
 
 
 # ---------------------------------------------------------------- parameter control
@@ -230,11 +272,14 @@ def _controlled(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
     fixed = frozenset(ir.param(j) for j, c in enumerate(line.params) if c in scalars.constants)
     if not any(c not in fixed for c in parameters(line.expr)):
         return
-    found = control(line.expr, scalars.table(line), {}, fixed)
+    found = control(line.expr, scalars.table(line), {}, fixed, scalars.work)
     if not found.verdict:
         table, values = scalars.near_limit(line)
-        found = control(line.expr, table, values, fixed)
+        found = control(line.expr, table, values, fixed, scalars.work)
     if found.verdict:
+        return
+    if found.reason == GIVEN_UP:
+        _note(summary, "parameter_controlled", None, GIVEN_UP)
         return
     reason = _named(line, found.reason)
     if found.verdict is None and not scalars.data:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from netsor import ir
-from netsor.check.report import VERDICTS, Report
 from netsor.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from netsor.check.report import Report
+    from netsor.text.printer import Listing
 
 _WORDS = {True: "yes", False: "no", None: "undecided"}
 
@@ -31,10 +35,12 @@ def _full(reports: Sequence[Report]) -> str:
 
 
 def _full_report(r: Report) -> str:
-    parts = [_full_diagnostic(r, d) for d in r.diagnostics]
-    width = max(map(len, VERDICTS))
-    words = {name: _WORDS[r.verdict[name]].ljust(9) for name in VERDICTS}
-    rows = [f"  {name.ljust(width)}  {words[name]}  {r.reasons.get(name, '')}" for name in VERDICTS]
+    listing = listing_of(r.program)
+    parts = [_full_diagnostic(r, listing, d) for d in r.diagnostics]
+    verdict = r.verdict
+    width = max(map(len, verdict))
+    words = {name: _WORDS[value].ljust(9) for name, value in verdict.items()}
+    rows = [f"  {name.ljust(width)}  {word}  {r.reasons.get(name, '')}" for name, word in words.items()]
     head = f"{r.program.name}: {len(r.program.lines)} lines"
     parts.append("\n".join([head, *(row.rstrip() for row in rows)]))
     if r.theorem:
@@ -42,11 +48,11 @@ def _full_report(r: Report) -> str:
     return "\n\n".join(parts)
 
 
-def _full_diagnostic(r: Report, d: Diagnostic) -> str:
+def _full_diagnostic(r: Report, listing: Listing | None, d: Diagnostic) -> str:
     rows = [f"{_head(r, d)}"]
     excerpt = d.location.excerpt() if d.location else ""
     rows += ["    " + row for row in excerpt.splitlines()]
-    shown = listing_line(r.program, d.line)
+    shown = listing_line(listing, d.line)
     if shown:
         rows.append(f"  line {(d.line or 0) + 1}: {shown}")
     if d.clause:
@@ -75,14 +81,22 @@ def _short(file: str) -> str:
     return file if relative.startswith("..") or file.startswith("<") else relative
 
 
-def listing_line(p: ir.ProgramLike, index: int | None) -> str:
-    """The program line as the listing writes it."""
-    if index is None or not 0 <= index < len(p.lines):
-        return ""
+def listing_of(p: ir.ProgramLike) -> Listing | None:
+    """The lines of a program as text; None when they have none."""
     from netsor.text.printer import Listing
 
     try:
-        return Listing(p).line(p.lines[index])
+        return Listing(p)
+    except (AssertionError, AttributeError, KeyError, StopIteration, TypeError, ValueError):
+        return None
+
+
+def listing_line(listing: Listing | None, index: int | None) -> str:
+    """The program line as the listing writes it."""
+    if listing is None or index is None or not 0 <= index < len(listing.p.lines):
+        return ""
+    try:
+        return listing.line(listing.p.lines[index])
     except (AssertionError, AttributeError, KeyError, StopIteration, TypeError, ValueError):
         return ""  # an ill-typed line has no listing
 
@@ -98,8 +112,7 @@ def _concise(reports: Sequence[Report]) -> str:
 
 
 def _json(reports: Sequence[Report]) -> str:
-    objects = [r.to_json() for r in reports]
-    return json.dumps(objects[0] if len(objects) == 1 else objects, indent=2, ensure_ascii=False)
+    return json.dumps([r.to_json() for r in reports], indent=2, ensure_ascii=False)
 
 
 def _github(reports: Sequence[Report]) -> str:
@@ -149,7 +162,7 @@ def _sarif_result(d: Diagnostic) -> dict[str, Any]:
         region: dict[str, int] = {"startLine": d.location.line, "startColumn": d.location.column}
         if d.location.end_column and d.location.end_column > d.location.column:
             region["endColumn"] = d.location.end_column
-        uri = _short(d.location.file).replace(os.sep, "/")
+        uri = quote(_short(d.location.file).replace(os.sep, "/"))
         result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}]
     return result
 

@@ -6,13 +6,10 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from netsor import ir
+from netsor.check.render import render
+from netsor.check.verdicts import VERDICTS
 from netsor.check.widths import Cdc
 from netsor.errors import Diagnostic, Location
-
-VERDICTS = (
-    "well_typed", "bp_like", "simple_gia", "gia_valid", "polynomially_bounded", "parameter_controlled", "rank_stable",
-    "ntk_ready",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,13 +49,34 @@ class Report:
         return next((line.loc.file for line in self.program.lines if line.loc is not None), None)
 
     def __str__(self) -> str:
-        from netsor.check.render import render
-
         return render([self], "full")
 
     def __repr__(self) -> str:
         words = {True: "yes", False: "no", None: "undecided"}
         return f"<Report {self.program.name}: " + ", ".join(f"{k} {words[v]}" for k, v in self.verdict.items()) + ">"
+
+    def markdown(self) -> str:
+        """The theorem, each hypothesis with its verdict, why it holds and at which lines, and what was found."""
+        from netsor.check.typeset import markdown
+
+        return markdown(self)
+
+    def latex(self) -> str:
+        """The same in LaTeX."""
+        from netsor.check.typeset import latex
+
+        return latex(self)
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown()
+
+    def _repr_latex_(self) -> str:
+        return self.latex()
+
+    def _repr_html_(self) -> str:
+        from netsor.check.typeset import html
+
+        return html(self)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `netsor check --format json` prints."""

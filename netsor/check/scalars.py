@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import sympy as sp
@@ -18,11 +18,13 @@ import sympy as sp
 from netsor import ir
 from netsor.check.bounds import bound
 from netsor.check.evaluate import Array, NoValue
-from netsor.check.finite import execute, is_constant, natural
+from netsor.check.finite import execute, is_constant, natural, pay
 from netsor.check.flow import fixpoint
 from netsor.check.intervals import INF, Bound
 from netsor.check.shapes import Sizes, fitting
-from netsor.dsl import inputs_of
+from netsor.check.work import SpentError, Work
+from netsor.facts import inputs_of
+from netsor.measure import written_size
 
 _NEAR = 1e-6  # how far a neighbourhood of a limit reaches, relatively; any positive number would do
 
@@ -48,21 +50,24 @@ def neighbourhood(limit: float, error: float = 0.0) -> Bound:
     return Bound(limit - radius, limit + radius)
 
 
-def ranges(lines: Sequence[ir.Line]) -> dict[ir.Var, Bound]:
+def ranges(lines: Sequence[ir.Line], work: Work | None = None) -> dict[ir.Var, Bound]:
     """A range of every C-var, and of the coordinates of every H-var."""
     found: dict[ir.Var, Bound] = {}
 
     def update(line: ir.Line) -> bool:
         if line.out.kind == "A":
             return False
-        value = _range(line, found)
+        if isinstance(line, ir.Nonlin | ir.Moment) and work and not work.affords(written_size(line.expr), line.expr):
+            value = Bound()
+        else:
+            value = _range(line, found)
         before = found.get(line.out)
         if before is not None and (value.low < before.low or value.high > before.high):
             value = Bound()  # a scan that widens: no claim
         found[line.out] = value
         return value != before
 
-    fixpoint(lines, update)
+    fixpoint(lines, update, work)
     return found
 
 
@@ -76,14 +81,17 @@ def _range(line: ir.Line, found: Mapping[ir.Var, Bound]) -> Bound:
             return _of_expression(line.expr, tuple(pair for pair in table.items() if pair[1] != _ANY))
         case ir.Softmax():
             return Bound(0.0, 1.0)
-        case ir.Reduce() if line.op == "sum":
-            return _summed(found.get(line.of, _ANY), line.of.size(line.axis))
-        case ir.Reduce() | ir.At() | ir.Rename():
+        case ir.Reduce():
+            of = found.get(line.of, _ANY)
+            return _summed(of, line.of.size(line.axis)) if line.op == "sum" else of
+        case ir.At() | ir.Rename():
             return found.get(line.of, _ANY)
-        case ir.MatMul() | ir.InputVector() | ir.Data() | ir.Unwindow():
+        case ir.InputMatrix() | ir.InputVector() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Unwindow():
             return _ANY
+        case ir.Window() | ir.Place() | ir.Shift():
+            return _with_zero(found.get(line.of, _ANY))
         case _:
-            return _with_zero([found.get(v, _ANY) for v in inputs_of(line)])
+            assert_never(line)
 
 
 _ANY = Bound()
@@ -125,9 +133,9 @@ def _given(line: ir.InputScalar) -> Bound:
     return Bound(min(b.low for b in around), max(b.high for b in around))
 
 
-def _with_zero(parts: Sequence[Bound]) -> Bound:
+def _with_zero(of: Bound) -> Bound:
     """Windows, places and shifts read zeros outside."""
-    return Bound(min([0.0, *(p.low for p in parts)]), max([0.0, *(p.high for p in parts)]))
+    return Bound(min(0.0, of.low), max(0.0, of.high))
 
 
 # ---------------------------------------------------------------- limits
@@ -161,7 +169,7 @@ def known_data(lines: Sequence[ir.Line], data: Mapping[str, Any]) -> bool:
 _WIDTH, _SEEDS, _BUDGET = 256, 8, 2.0e9
 
 
-def limits(lines: Sequence[ir.Line], data: Mapping[str, Any]) -> dict[ir.Var, Limit]:
+def limits(lines: Sequence[ir.Line], data: Mapping[str, Any], work: Work | None = None) -> dict[ir.Var, Limit]:
     """Limits of C-vars: given, or sampled with a standard error; only the given ones where sampling costs too much."""
     found = {
         line.out: Limit(float(line.limit))
@@ -175,11 +183,12 @@ def limits(lines: Sequence[ir.Line], data: Mapping[str, Any]) -> dict[ir.Var, Li
     sizes = data_sizes(lines, _WIDTH, data)
     samples: dict[ir.Var, list[Array]] = {v: [] for v in derived}
     try:
+        pay(work or Work(), lines, sizes, _SEEDS)
         for seed in range(_SEEDS):
             values = execute(lines, natural(lines, sizes, np.random.default_rng(seed), data), sizes)
             for v in derived:
                 samples[v].append(values[v])
-    except NoValue:
+    except (NoValue, SpentError):
         return found
     return found | {v: _summary(np.array(s)) for v, s in samples.items()}
 

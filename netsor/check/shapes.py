@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -11,6 +10,7 @@ import numpy as np
 
 from netsor import ir
 from netsor.check.evaluate import Array
+from netsor.sizes import number
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,7 @@ class Sizes:
         return self.features.get(of.name, 3) if of is not None else 1
 
     def size(self, of: ir.Size) -> int:
-        match of:
-            case int():
-                return of
-            case ir.SizeOf():
-                return self.open_axes.get(of.axis, self.default)
-            case ir.Strided():
-                return math.ceil((self.size(of.of) - of.minus) / of.stride)
-            case _:
-                assert_never(of)
+        return number(of, lambda axis: self.open_axes.get(axis, self.default))
 
     def axes(self, of: ir.Var) -> tuple[int, ...]:
         return tuple(self.size(d.size) for d in of.dims)
@@ -61,13 +53,20 @@ def fitting(lines: Sequence[ir.Line], width: int, features: Mapping[str, int] | 
 def _fits(line: ir.Line, sizes: Sizes) -> bool:
     if any(s < 1 for s in sizes.axes(line.out)):
         return False
-    if isinstance(line, ir.At):
-        size = sizes.size(line.of.size(line.axis))
-        return -size <= line.index < size
-    if isinstance(line, ir.Place):
-        size = sizes.size(line.out.size(line.axis))
-        return -size <= line.index < size
-    return True
+    match line:
+        case ir.At():
+            size = sizes.size(line.of.size(line.axis))
+            return -size <= line.index < size
+        case ir.Place():
+            size = sizes.size(line.out.size(line.axis))
+            return -size <= line.index < size
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
+            | ir.Moment() | ir.Window() | ir.Unwindow() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            return True
+        case _:
+            assert_never(line)
 
 
 def aligned(value: Array, have: Sequence[ir.Axis], want: Sequence[ir.Axis], tail: int) -> Array:

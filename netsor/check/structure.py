@@ -7,17 +7,19 @@ of variables of the program; covariances of input vectors are stated once and fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import assert_never
 
 import numpy as np
 
 from netsor import ir
-from netsor.check.finite import blocks, covariance
+from netsor.check.finite import blocks, covariances
 from netsor.check.flow import spans
-from netsor.dsl import inputs_of
 from netsor.errors import Diagnostic, Location
+from netsor.facts import input_vectors, inputs_of
 
 CLAUSE = "Definition A.1"
+MOST_SCAN = 5_000_000  # lines of a scan times its states
 
 
 def structure_diagnostics(p: ir.ProgramLike) -> Iterator[tuple[int, Diagnostic]]:
@@ -91,19 +93,24 @@ def _shapes(p: ir.ProgramLike, known: set[ir.Var]) -> Iterator[tuple[int, Diagno
 
 def _scan(lines: Sequence[ir.Line], start: int, end: int) -> Iterator[tuple[int, Diagnostic]]:
     place = {line.out: i for i, line in enumerate(lines)}
-    for i in range(start, end):
-        line = lines[i]
-        if isinstance(line, ir.Shift) and place.get(line.of, -1) >= i:
-            yield from _cycle(lines, start, end, i, line)
+    shifts = [(i, x) for i, x in enumerate(lines[start:end], start) if isinstance(x, ir.Shift)]
+    states = [(i, x) for i, x in shifts if place.get(x.of, -1) >= i]
+    if len(states) * (end - start) > MOST_SCAN:
+        text = f"a scan of {end - start} lines with {len(states)} states is too large to be checked"
+        yield _error(states[0][0], states[0][1], "NT005", text, "make several scans of it")
+        return
+    reads = {i: frozenset(inputs_of(lines[i])) for i in range(start, end)}
+    for i, shift in states:
+        yield from _cycle(lines, reads, i, shift)
 
 
 def _cycle(
-    lines: Sequence[ir.Line], start: int, end: int, at: int, shift: ir.Shift
+    lines: Sequence[ir.Line], reads: Mapping[int, frozenset[ir.Var]], at: int, shift: ir.Shift
 ) -> Iterator[tuple[int, Diagnostic]]:
     if shift.by == 0:
         hint = "a scan's state is read at t − 1 (or t + 1): shift by a nonzero number"
         yield _error(at, shift, "NT111", f"{shift.of} is defined by itself without a shift", hint)
-    for i in sorted(_on_cycle(lines, start, end, shift)):
+    for i in sorted(_on_cycle(lines, reads, shift)):
         problem = _breaks(lines[i], shift)
         if problem:
             yield _error(
@@ -113,17 +120,16 @@ def _cycle(
             )  # fmt: skip
 
 
-def _on_cycle(lines: Sequence[ir.Line], start: int, end: int, shift: ir.Shift) -> set[int]:
+def _on_cycle(lines: Sequence[ir.Line], reads: Mapping[int, frozenset[ir.Var]], shift: ir.Shift) -> set[int]:
     """Lines that read the shifted state and that the state reads."""
-    reads = {i: set(inputs_of(lines[i])) for i in range(start, end)}
     forward = {shift.out}
     after = set()
-    for i in range(start, end):
+    for i in reads:
         if reads[i] & forward and lines[i] is not shift:
             forward.add(lines[i].out)
             after.add(i)
-    needed, before = {shift.of}, set()
-    for i in reversed(range(start, end)):
+    needed, before = {shift.of}, set[int]()
+    for i in reversed(list(reads)):
         if lines[i].out in needed:
             before.add(i)
             needed |= reads[i]
@@ -134,25 +140,32 @@ def _breaks(line: ir.Line, shift: ir.Shift) -> str | None:
     """Why a line may not be on the cycle of a scan, or None."""
     name = shift.axis.name
     match line:
-        case ir.Window() | ir.Unwindow() if shift.axis in line.axes:
-            return f"reads a window of {line.of} over {name}"
-        case ir.Reduce() | ir.Softmax() if line.axis == shift.axis:
-            return f"reads all of {line.of} over {name}"
-        case ir.At() | ir.Place() if line.axis == shift.axis:
-            return f"reads {line.of} at a fixed step of {name}"
-        case ir.Rename() if any(shift.axis in pair for pair in line.axes):
-            return f"renames the axis {name} of {line.of}"
-        case ir.Shift() if line.axis == shift.axis and line.by * shift.by < 0:
-            return f"shifts {line.of} the other way along {name}"
-        case _:
+        case ir.Window() | ir.Unwindow():
+            problem, meets = f"reads a window of {line.of} over {name}", shift.axis in line.axes
+        case ir.Reduce() | ir.Softmax():
+            problem, meets = f"reads all of {line.of} over {name}", line.axis == shift.axis
+        case ir.At() | ir.Place():
+            problem, meets = f"reads {line.of} at a fixed step of {name}", line.axis == shift.axis
+        case ir.Rename():
+            problem, meets = f"renames the axis {name} of {line.of}", any(shift.axis in pair for pair in line.axes)
+        case ir.Shift():
+            back = line.axis == shift.axis and line.by * shift.by < 0
+            problem, meets = f"shifts {line.of} the other way along {name}", back
+        case (
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
+            | ir.Moment()
+        ):  # fmt: skip
             return None
+        case _:
+            assert_never(line)
+    return problem if meets else None
 
 
 # ---------------------------------------------------------------- covariances
 
 
 def _covariances(lines: Sequence[ir.Line]) -> Iterator[tuple[int, Diagnostic]]:
-    vectors = [x for x in lines if isinstance(x, ir.InputVector)]
+    vectors = input_vectors(lines)
     place = {line.out: i for i, line in enumerate(lines)}
     inputs = {x.out for x in vectors}
     stated: dict[frozenset[ir.Var], float] = {}
@@ -176,9 +189,8 @@ def _indefinite(
 ) -> Iterator[tuple[int, Diagnostic]]:
     if not all(other in inputs for line in vectors for other, _ in line.cov):
         return
-    table = covariance(vectors)
     for block in blocks(vectors) if any(line.cov for line in vectors) else []:
-        matrix = np.array([[float(a.var) if a is b else table.get((a.out, b.out), 0.0) for b in block] for a in block])
+        matrix = covariances(block)
         if np.linalg.eigvalsh(matrix).min() < -1e-9 * np.abs(matrix).max():
             names = ", ".join(line.out.name for line in block)
             last = block[-1]

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from netsor import ir
 from netsor.errors import Diagnostic
+from netsor.sizes import fold
 
 
 def line_diagnostics(line: ir.Line) -> Iterator[Diagnostic]:
@@ -123,13 +124,8 @@ def _root(size: ir.Size) -> str | None:
 
 def size_text(size: ir.Size) -> str:
     """A size as people write it."""
-    match size:
-        case int():
-            return str(size)
-        case ir.SizeOf():
-            return f"|{size.axis}|"
-        case ir.Strided():
-            inner = size_text(size.of) + (f" - {size.minus}" if size.minus else "")
-            return f"ceil(({inner})/{size.stride})"
-        case _:
-            assert_never(size)
+    return fold(size, str, "|{}|".format, _strided)
+
+
+def _strided(of: str, minus: int, stride: int) -> str:
+    return f"ceil(({of}{f' - {minus}' if minus else ''})/{stride})"

@@ -10,8 +10,9 @@ import numpy as np
 
 from netsor import ir
 from netsor.check.evaluate import Array, NoValue
-from netsor.check.finite import Values, execute, generic
+from netsor.check.finite import Values, execute, generic, pay
 from netsor.check.shapes import Sizes, fitting
+from netsor.check.work import Work
 
 _TOLERANCE = 1e-7
 
@@ -48,8 +49,11 @@ class Witness:
 class Runs:
     """Runs of one program in general position, kept for several questions."""
 
-    def __init__(self, lines: Sequence[ir.Line], width: int = 6, seeds: Sequence[int] = (0, 1)) -> None:
+    def __init__(
+        self, lines: Sequence[ir.Line], width: int = 6, seeds: Sequence[int] = (0, 1), work: Work | None = None
+    ) -> None:
         self.lines = lines
+        self.work = work or Work()
         self.seeds = tuple(seeds)
         self.sizes: Sizes = fitting(lines, width)
         self._changed: dict[tuple[int, str, frozenset[ir.Var]], Values | None] = {}
@@ -62,6 +66,7 @@ class Runs:
         """All variables with the chosen inputs flipped or drawn anew; None when the program has no numpy value."""
         key = (seed, how if chosen else "", frozenset(chosen))
         if key not in self._changed:
+            pay(self.work, self.lines, self.sizes)  # before arrays are made
             inputs = dict(self.inputs[seed])
             rng = np.random.default_rng((seed, 1))
             for v in chosen:

@@ -10,7 +10,7 @@ from typing import Any
 
 from netsor import __version__
 from netsor.cli import demo, experiments, kernels, language
-from netsor.cli.problems import BROKEN_PIPE, INTERRUPTED, show
+from netsor.cli.problems import BROKEN_PIPE, INTERRUPTED, plain_warnings, show
 
 FILE = "a listing (network.netsor), a Python file (network.py, network.py:name) or a built-in program (mlp)"
 
@@ -26,7 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _guarded(args: argparse.Namespace) -> int:
     try:
-        code: int = args.run(args)
+        with plain_warnings():
+            code: int = args.run(args)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from netsor import ir
 from netsor.cli.problems import UsageError
+from netsor.facts import given
 
 
 def read(path: str, p: ir.ProgramLike) -> Any:
@@ -48,17 +50,20 @@ def _numbers(path: str, name: str, array: Any) -> Any:
 
 def input_names(p: ir.ProgramLike) -> list[str]:
     """The names under which a program takes arrays."""
-    return [
-        line.out.name
-        for line in p.lines
-        if isinstance(line, ir.Data) or (isinstance(line, ir.InputScalar) and line.per_sample)
-    ]
+    return [line.out.name for line in given(p.lines)]
 
 
 def write(path: str, arrays: Mapping[str, Any]) -> None:
-    """An .npz under exactly this name."""
-    with open(path, "wb") as file:
-        np.savez(file, **{name: _numpy(value) for name, value in arrays.items()})
+    """An .npz under exactly this name, an array for each name; in these / \\ : and % are written as %2F and so on."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, value in arrays.items():
+            with archive.open(f"{member(name)}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(_numpy(value)), allow_pickle=False)
+
+
+def member(name: str) -> str:
+    """The key of a result in an .npz: its name, without what a path gives a meaning."""
+    return "".join(f"%{ord(c):02X}" if c in "/\\:%" else c for c in name)
 
 
 def _numpy(value: Any) -> Any:

@@ -10,17 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from netsor.check.checker import check as check_program
-from netsor.check.report import VERDICTS, Report
+from netsor.check.checker import type_errors
+from netsor.check.report import Report
+from netsor.check.verdicts import VERDICTS
 from netsor.cli.load import Source, load, sources
-from netsor.cli.problems import FOUND, OK, UsageError, diagnostic_of, message, status
+from netsor.cli.problems import FOUND, OK, UsageError, diagnostics_of, message, status
 from netsor.cli.settings import Settings, parse
 from netsor.dsl import Program
-from netsor.errors import Diagnostic, ProgramError
+from netsor.errors import Diagnostic, Location, NetsorError, ParseError, ProgramError
+from netsor.names import shown
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Unread(Report):
-    """The report of a program that could not be made: no verdicts, one finding."""
+    """The report of a program that could not be made: no verdicts, only findings."""
 
     source: str = ""
 
@@ -44,9 +47,9 @@ def _print(results: Sequence[tuple[int, Report]], form: str) -> None:
 
     for code, report in results:
         if isinstance(report, Unread) and code > FOUND and form not in ("concise", "github"):
-            print(message(report.diagnostics[0]), file=sys.stderr)
+            print("\n".join(map(message, report.diagnostics)), file=sys.stderr)
         elif isinstance(report, Unread) and form == "full":
-            print(message(report.diagnostics[0]))
+            print("\n".join(map(message, report.diagnostics)))
         elif form == "full":
             print(render([report], form))
     text = "" if form == "full" else render([report for _, report in results], form)
@@ -71,7 +74,11 @@ def _reports(spec: str, settings: Settings, debug: bool) -> Iterator[tuple[int, 
 
 def _report(source: Source, debug: bool) -> tuple[int, Report]:
     try:
-        return OK, check_program(source.make())
+        p = source.make()
+        if not p.lines:
+            place = None if source.name else Location(source.file, 1)
+            raise ParseError("there is nothing in it: the program has no line", code="NT011", location=place)
+        return OK, check_program(p)
     except Exception as error:
         return _failed(source.name or source.file, source.file, error, debug)
 
@@ -79,13 +86,18 @@ def _report(source: Source, debug: bool) -> tuple[int, Report]:
 def _failed(name: str, file: str, error: Exception, debug: bool) -> tuple[int, Report]:
     if debug:
         traceback.print_exception(error)
-    found = diagnostic_of(error)
+    found = diagnostics_of(error)
+    partial = error.partial if isinstance(error, NetsorError) else None
+    if isinstance(partial, Program):
+        found = tuple(sorted((*found, *type_errors(partial)), key=lambda d: d.location.line if d.location else 0))
     verdicts: dict[str, Any] = dict.fromkeys(VERDICTS)
     reasons: dict[str, str] = dict.fromkeys(VERDICTS, "the program could not be read")
     if isinstance(error, ProgramError):
         verdicts |= {"well_typed": False}
-        reasons = {name: "the program is not well typed" for name in VERDICTS} | {"well_typed": found.message}
-    return status(error), Unread(Program(name), **verdicts, reasons=reasons, diagnostics=(found,), source=file)
+        reasons = {name: "the program is not well typed" for name in VERDICTS} | {"well_typed": found[0].message}
+    return status(error), Unread(
+        Program(shown(name) or "program"), **verdicts, reasons=reasons, diagnostics=found, source=file
+    )
 
 
 def _strict(report: Report) -> Report:

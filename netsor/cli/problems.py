@@ -6,8 +6,12 @@ import dataclasses
 import os
 import sys
 import traceback
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
 
-from netsor.errors import CheckError, Diagnostic, NetsorError, ProgramError
+from netsor.errors import CheckError, Diagnostic, Location, NetsorError, NetsorWarning, ProgramError
 
 OK, FOUND, USAGE = 0, 1, 2
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells have it
@@ -16,8 +20,8 @@ INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells have
 class UsageError(NetsorError, ValueError):
     """A command, a file or a setting that cannot be used (NT000)."""
 
-    def __init__(self, message: str, hint: str | None = None, **fields: object) -> None:
-        super().__init__(message, **{"code": "NT000", "hint": hint} | fields)
+    def __init__(self, message: str, hint: str | None = None, location: Location | None = None) -> None:
+        super().__init__(message, code="NT000", hint=hint, location=location)
 
 
 def status(error: BaseException) -> int:
@@ -35,6 +39,11 @@ def diagnostic_of(error: Exception) -> Diagnostic:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
         return Diagnostic("NT000", "error", text)
     return Diagnostic("NT000", "error", f"{name}: {text}" if text else name, hint="--debug shows where it was raised")
+
+
+def diagnostics_of(error: Exception) -> tuple[Diagnostic, ...]:
+    """All that an exception says, in the order of the text that it is about."""
+    return error.diagnostics if isinstance(error, NetsorError) else (diagnostic_of(error),)
 
 
 def message(diagnostic: Diagnostic) -> str:
@@ -57,5 +66,22 @@ def show(error: Exception, debug: bool = False) -> int:
     """Print an error on the standard error stream; returns the exit status."""
     if debug:
         traceback.print_exception(error)
-    print(message(diagnostic_of(error)), file=sys.stderr)
+    for diagnostic in diagnostics_of(error):
+        print(message(diagnostic), file=sys.stderr)
     return status(error)
+
+
+@contextmanager
+def plain_warnings() -> Generator[None, None, None]:
+    """Inside, this library's warnings are lines on the standard error stream, without a place in the code."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def told(message: Warning | str, category: type[Warning], *place: Any) -> None:
+            if isinstance(message, NetsorWarning):
+                print(f"netsor: warning: {message}", file=sys.stderr)
+            else:
+                others(message, category, *place)
+
+        setattr(warnings, "showwarning", told)  # noqa: B010 - its declared type has the names of the arguments
+        yield

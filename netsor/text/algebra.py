@@ -12,6 +12,7 @@ import sympy as sp
 
 from netsor.functions import Function
 from netsor.functions import exp as exp_function
+from netsor.measure import expanded_terms, power_terms
 
 MAX_BITS = 4096
 MAX_ROOT_BITS = 1200
@@ -65,7 +66,7 @@ def _bound_power(base: sp.Expr, exponent: sp.Expr) -> None:
         raise BoundError("a number of more than a thousand digits")
     if not exponent.is_Integer and bits > MAX_ROOT_BITS:
         raise BoundError("a root of a number of hundreds of digits")
-    if exponent.is_Integer and _power_terms(base, int(size)) > MAX_TERMS:
+    if exponent.is_Integer and power_terms(base, int(size)) > MAX_TERMS:
         raise BoundError(f"a power that expands into more than {MAX_TERMS} terms")
 
 
@@ -82,29 +83,6 @@ def apply(function: Function | Callable[..., sp.Expr], args: Sequence[sp.Expr], 
         return _checked(function.sym(*args) if isinstance(function, Function) else function(*args))
     except ValueError:  # sympy's min and max compare real numbers only
         raise BoundError("not a real expression", "NT009") from None
-
-
-def expanded_terms(factors: Sequence[sp.Expr]) -> int:
-    """An upper bound of the number of terms of the expanded product, cut at MAX_TERMS + 1."""
-    count = 1
-    for f in factors:
-        count = min(count * _terms(f), MAX_TERMS + 1)
-    return count
-
-
-def _terms(expr: sp.Expr) -> int:
-    if isinstance(expr, sp.Add):
-        return sum(_terms(a) for a in expr.args)
-    if isinstance(expr, sp.Mul):
-        return expanded_terms(expr.args)
-    if isinstance(expr, sp.Pow) and expr.exp.is_Integer:
-        return _power_terms(expr.base, abs(int(expr.exp)))
-    return max((_terms(a) for a in expr.args), default=1)
-
-
-def _power_terms(base: sp.Expr, exponent: int) -> int:
-    terms = _terms(base)
-    return 1 if terms == 1 else min(math.comb(terms + exponent - 1, exponent), MAX_TERMS + 1)
 
 
 def _bits(value: sp.Expr) -> int:

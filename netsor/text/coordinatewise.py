@@ -9,6 +9,7 @@ from typing import Any, assert_never
 
 import sympy as sp
 
+from netsor.errors import TooLargeError
 from netsor.functions import Function
 from netsor.text import algebra
 from netsor.text import syntax as sx
@@ -66,6 +67,8 @@ class Evaluator:
             return normal(expr) if expr.has(sp.Abs, sp.sign, sp.Heaviside) else expr
         except algebra.BoundError as error:
             raise self.scope.parse_error(node.token, error.code, f"refused: {error}") from None
+        except TooLargeError as error:
+            raise self.scope.parse_error(node.token, "NT005", error.diagnostic.message, error.diagnostic.hint) from None
 
     def _evaluate(self, node: sx.Node, symbols: Symbols) -> sp.Expr:
         if id(node) in symbols:

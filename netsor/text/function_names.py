@@ -8,7 +8,7 @@ from typing import Any
 import sympy as sp
 
 from netsor import ir
-from netsor.functions import Function, Head, builtin_names
+from netsor.functions import Function, Head, builtin_names, undifferentiated
 from netsor.text.notation import name_text, plain
 from netsor.text.printing import Writer, builtin_text, normal, number
 
@@ -42,7 +42,7 @@ class FunctionNames:
                 self._define_heads(line.expr)
 
     def _define_heads(self, expr: sp.Expr) -> None:
-        for spec in sorted({_root(h.spec) for h in expr.atoms(Head)}, key=lambda f: f.name):
+        for spec in sorted({undifferentiated(h.spec) for h in expr.atoms(Head)}, key=lambda f: f.name):
             if spec.user:
                 self._define(spec)
 
@@ -84,10 +84,6 @@ def _facts(function: Function) -> Iterable[str]:
         yield f"growth {name_text(function.growth)}"
     if function.kinks:
         yield f"kinks {array_text(function.kinks)}"
-
-
-def _root(function: Function) -> Function:
-    return function if function.origin is None else _root(function.origin)
 
 
 def _dummies(function: Function) -> tuple[sp.Symbol, ...]:

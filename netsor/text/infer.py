@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from netsor import ir
-from netsor.dsl import axis_dim, merge_dims
+from netsor.facts import axis_dim, merge_dims
 from netsor.windows import strided
 
 
@@ -44,10 +44,7 @@ def _like(of: ir.Var, dims: tuple[ir.Dim, ...]) -> ir.Var:
     return ir.Var("", of.kind if of.kind in ("C", "X") else "H", of.rows, None, dims)
 
 
-IndexForm = ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename | ir.Reduce
-
-
-def _index_form(line: IndexForm) -> tuple[ir.Dim, ...]:
+def _index_form(line: ir.IndexForm | ir.Reduce) -> tuple[ir.Dim, ...]:
     dims = line.of.dims
     match line:
         case ir.Window():

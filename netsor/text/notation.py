@@ -35,7 +35,7 @@ def indexed(v: ir.Var, items: Sequence[str]) -> str:
     return name_text(v.name) + (f"[{', '.join(items)}]" if items else "")
 
 
-def index_form(line: ir.Window | ir.Unwindow | ir.At | ir.Place | ir.Shift | ir.Rename) -> str:
+def index_form(line: ir.IndexForm) -> str:
     match line:
         case ir.Window():
             positions = dict(zip(line.axes, _positions(line), strict=True))
@@ -97,5 +97,7 @@ def size_text(size: ir.Size) -> str:
             if size.stride == 1:
                 return text
             return f"({text})/{size.stride}" if size.minus else f"{text}/{size.stride}"
-        case _:
+        case int():
             return str(size)
+        case _:
+            assert_never(size)

@@ -7,49 +7,94 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
-from netsor import functions, ir
-from netsor.dsl import Program, axis_dim, inputs_of
+from netsor import functions, ir, measure
+from netsor.dsl import Program
+from netsor.errors import Diagnostic, NetsorError, ParseError, ProgramError, TooLargeError
+from netsor.facts import axis_dim, inputs_of
+from netsor.names import KERNELS, problem
 from netsor.text import syntax as sx
 from netsor.text.coordinatewise import SYMPY, references
 from netsor.text.grammar import parse_statement
 from netsor.text.infer import inferred
 from netsor.text.inputs import read_input
 from netsor.text.reading import FORMS, Reader
-from netsor.text.scope import Scope
+from netsor.text.scope import FollowsError, Scope
 from netsor.text.syntax import name_of
-from netsor.text.tokens import Source, Token, logical_lines
+from netsor.text.tokens import MAX_ERRORS, Source, Token, logical_lines
 
 
 def read(text: str, file: str) -> Program:
-    """The program of a listing."""
+    """The program of a listing. The error that is raised holds all errors, and as `partial` what could be read."""
     source = Source(text, file)
-    statements = [parse_statement(source, tokens) for tokens in logical_lines(source)]
-    return _Builder(source, [s for _, s in statements], [t for t, _ in statements]).program()
+    statements = list(_statements(source))
+    builder = _Builder(source, statements)
+    program = builder.program()
+    if source.errors:
+        raise _together(source, None if builder.scope.late else program)
+    return program
 
 
-def _defined(source: Source, statements: list[sx.Statement]) -> dict[str, Token]:
-    """Where each variable is defined; a second definition is an error."""
+def _statements(source: Source) -> Iterator[tuple[Token, sx.Statement]]:
+    """The statements that have a form, with their first tokens."""
+    for tokens in logical_lines(source):
+        try:
+            yield parse_statement(source, tokens)
+        except ParseError as error:
+            source.errors.append(error)
+            source.lose(tokens[0].line)
+
+
+def _together(source: Source, partial: Program | None) -> NetsorError:
+    """All errors in the order of the text; a ParseError when there is one among them."""
+    if source.full:
+        end = Token("", "", len(source.rows), 1)
+        source.errors.append(source.error(end, "NT005", f"{MAX_ERRORS} errors: the rest was not read"))
+    lead = next((e for e in source.errors if isinstance(e, ParseError)), source.errors[0])
+    found = sorted((e.diagnostic for e in source.errors), key=_place)
+    error = type(lead)(lead.diagnostic, found)
+    error.partial = partial
+    return error
+
+
+def _place(d: Diagnostic) -> tuple[int, int]:
+    return (0, 0) if d.location is None else (d.location.line, d.location.column)
+
+
+def _without_repetitions(
+    source: Source, statements: Sequence[tuple[Token, sx.Statement]]
+) -> tuple[list[tuple[Token, sx.Statement]], dict[str, Token]]:
+    """The statements without second definitions, which are errors, and where each variable is defined."""
+    kept: list[tuple[Token, sx.Statement]] = []
     found: dict[str, Token] = {}
-    for s in statements:
+    for start, s in statements:
         if isinstance(s, sx.Data | sx.Input | sx.Line):
             token, name = s.left.token, name_of(s.left.token)
             if name in found:
-                raise Scope(source, {}).program_error(
-                    token, "NT104", f"{name} is already defined in line {found[name].line}",
-                    "every variable has its own name",
-                )  # fmt: skip
+                source.errors.append(ProgramError(
+                    f"{name} is already defined in line {found[name].line}", code="NT104", location=source.at(token),
+                    hint="every variable has its own name",
+                ))  # fmt: skip
+                continue
             found[name] = token
-    return found
+        kept.append((start, s))
+    return kept, found
+
+
+MAX_FUNCTION_STEPS = 20_000  # nodes of the user's functions, written out, and terms of their expansions
 
 
 class _Builder:
-    def __init__(self, source: Source, statements: list[sx.Statement], starts: list[Token]) -> None:
-        self.scope = Scope(source, _defined(source, statements))
-        self.statements = list(zip(starts, statements, strict=True))
+    """Carries out the statements; the errors and the names that they leave unknown are the source's."""
+
+    def __init__(self, source: Source, statements: Sequence[tuple[Token, sx.Statement]]) -> None:
+        self.source = source
+        self.statements, defined = _without_repetitions(source, statements)
+        self.scope = Scope(source, defined)
         self.name: str | None = None
+        self.function_steps = 0
         self.outputs: list[ir.Output] = []
         self.gradients: list[ir.Gradient] = []
         self.returned: list[ir.Returns] = []
@@ -63,7 +108,13 @@ class _Builder:
             sx.Numeric: self._numeric,
         }  # fmt: skip
         for token, statement in self.statements:
-            actions[type(statement)](token, statement)
+            if self.source.full:
+                break
+            try:
+                actions[type(statement)](token, statement)
+            except (ParseError, ProgramError, FollowsError) as error:
+                self.source.lose(token.line)
+                self.source.errors += [error] if not isinstance(error, FollowsError) else []
         self._settle()
         lines = [self._with_covariances(line) for line in self.scope.lines]
         return Program.from_parts(
@@ -82,11 +133,15 @@ class _Builder:
         if token.type != "STRING":
             return name_of(token)
         try:
-            return str(json.loads(token.text))
+            name = str(json.loads(token.text))
         except ValueError:
             raise self.scope.parse_error(
                 token, "NT001", "not a name in quotes", 'quotes inside are written \\"'
             ) from None
+        why = problem(name, quoted=True)
+        if why is not None:
+            raise self.scope.parse_error(token, "NT001", f"{name!r} is not a name: {why}")
+        return name
 
     def _widths(self, _: Token, s: sx.Widths) -> None:
         reader = Reader(self.scope)
@@ -126,10 +181,22 @@ class _Builder:
             raise scope.parse_error(s.name, "NT002", "a function has one to nine different arguments")
         body = _body(scope, s.body, arguments)
         facts = self._facts(s)
+        written = measure.written_size(body)
+        self.function_steps += measure.tree_size(body) + (written if written <= functions.MOST_COMPARED else 0)
+        if self.function_steps > MAX_FUNCTION_STEPS:
+            raise scope.parse_error(s.name, "NT005", "the functions of the listing are too many or too large together")
         symbols = functions._symbols(len(arguments))
-        scope.functions[name] = functions.function(
-            name, lambda *a: body.xreplace(dict(zip(symbols, a, strict=True))), arity=len(arguments), **facts
-        )
+        try:
+            made = functions.function(
+                name, lambda *a: body.xreplace(dict(zip(symbols, a, strict=True))), arity=len(arguments), **facts
+            )
+        except TooLargeError as error:
+            raise scope.parse_error(s.name, "NT005", error.diagnostic.message, error.diagnostic.hint) from None
+        if measure.levels(made) > measure.MOST_LEVELS:
+            raise scope.parse_error(
+                s.name, "NT005", f"a chain of more than {measure.MOST_LEVELS} functions defined through one another"
+            )
+        scope.functions[name] = made
 
     def _new_function(self, token: Token) -> None:
         name = name_of(token)
@@ -217,15 +284,18 @@ class _Builder:
 
     def _returns(self, token: Token, s: sx.Returns) -> None:
         value = Reader(self.scope).operand(s.value)
+        if self._label(s.label) in KERNELS:
+            raise self.scope.program_error(
+                s.label, "NT104", f"{s.label.text} is the name of a kernel", "a returned scalar has a name of its own"
+            )
         self.returned.append(ir.Returns(self._label(s.label), value, self.scope.source.at(s.label)))
 
     # ------------------------------------------------------------ late widths
 
     def _settle(self) -> None:
         """Widths and kinds that a shift takes from a later line without saying so."""
-        if self.scope.late:
-            name = next(iter(self.scope.late))
-            raise self.scope.undefined(self.scope.defined[name], "variable", self.scope.vars)
+        if self.scope.late:  # shifts read variables whose lines are wrong
+            return
         typed = {name_of(s.left.token) for _, s in self.statements if isinstance(s, sx.Line) and s.type is not None}
         open_ = [x for x in self.scope.lines if x.out.rows is None and x.out.kind in "GHX" and x.out.name not in typed]
         for _ in open_:

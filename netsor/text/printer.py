@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from netsor import ir
-from netsor.dsl import axis_dim, inputs_of
+from netsor.facts import axes_named, axis_dim, inputs_of
 from netsor.text.function_names import FunctionNames, array_text
 from netsor.text.infer import inferred
 from netsor.text.notation import index_form, label, name_text, ref, size_text
@@ -71,9 +71,13 @@ class Listing:
         match line:
             case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data():
                 return self._input(line)
+            case (
+                ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow() | ir.At()
+                | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ):  # fmt: skip
+                return f"{self._left(line)} := {self.right(line)}{self._over(line)}"
             case _:
-                over = self._over(line)
-                return f"{self._left(line)} := {self.right(line)}{over}"
+                assert_never(line)
 
     def _input(self, line: ir.InputMatrix | ir.InputVector | ir.InputScalar | ir.Data) -> str:
         left = self._indexed(line.out, tuple(axis_dim(d.axis) for d in line.out.dims))
@@ -175,5 +179,4 @@ def axes_of(line: ir.Line) -> Iterator[ir.Axis]:
     yield from line.out.axes
     for v in inputs_of(line):
         yield from v.axes
-    if isinstance(line, ir.Window | ir.Unwindow):
-        yield line.tap
+    yield from axes_named(line)

@@ -8,10 +8,11 @@ from typing import Any, assert_never
 import sympy as sp
 
 from netsor import ir
-from netsor.dsl import axis_dim
+from netsor.facts import axis_dim
 from netsor.text import syntax as sx
 from netsor.text.coordinatewise import Evaluator, is_pi
 from netsor.text.indices import Around, Earlier, Whole, Windows, apply_indices, axis_token, read_index
+from netsor.text.infer import inferred
 from netsor.text.scope import Scope, Target
 
 FORMS = ("moment", "dot", "sum", "mean", "max", "softmax", "place", "unwindow")
@@ -197,6 +198,9 @@ class Reader:
         table = self._symbols(args, params)
         expr = self.evaluator.evaluate(node, {i: table[v] for i, v in leaves.items()})
         kept = [v for v, s in table.items() if s in expr.free_symbols or v in extra]
+        if not kept and not moment and any(v.rows for v in args):  # 1 + 0*u is a constant of the width of u
+            like = inferred(ir.Nonlin(ir.Var("", "H"), expr, args, params))
+            return self.scope.add(lambda out: ir.Nonlin(out, expr, ()), target, node.token, like)
         if len(kept) < len(table):
             args, params = self._split(kept)
             new = self._symbols(args, params)

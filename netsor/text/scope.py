@@ -7,8 +7,8 @@ import difflib
 from collections.abc import Callable, Iterable
 
 from netsor import functions, ir
-from netsor.dsl import axis_dim
 from netsor.errors import Location, ParseError, ProgramError
+from netsor.facts import axis_dim
 from netsor.functions import Function
 from netsor.text import syntax as sx
 from netsor.text.infer import inferred
@@ -17,6 +17,10 @@ from netsor.text.tokens import Source, Token
 
 Target = tuple[sx.Left, sx.Type | None]
 _KINDS: dict[str, ir.Kind] = {"A": "A", "G": "G", "H": "H", "C": "C", "X": "X"}
+
+
+class FollowsError(Exception):
+    """A statement reads a name whose line is wrong, or an undefined one that has been reported."""
 
 
 class Scope:
@@ -44,10 +48,16 @@ class Scope:
     def program_error(self, token: Token, code: str, message: str, hint: str | None = None) -> ProgramError:
         return ProgramError(message, code=code, location=self.source.at(token), hint=hint)
 
-    def undefined(self, token: Token, what: str, known: Iterable[str], hint: str | None = None) -> ProgramError:
-        close = difflib.get_close_matches(name_of(token), list(known)[:2000], 1)
+    def undefined(self, token: Token, what: str, known: Iterable[str], hint: str | None = None) -> Exception:
+        """The error of an undefined name, which is reported once."""
+        name = name_of(token)
+        if what != "argument":
+            if name in self.source.lost:
+                return FollowsError(name)
+            self.source.lost.add(name)
+        close = difflib.get_close_matches(name, list(known)[:2000], 1)
         hint = f"did you mean {close[0]}?" if close else hint
-        return self.program_error(token, "NT103", f"{what} {name_of(token)} is not defined", hint)
+        return self.program_error(token, "NT103", f"{what} {name} is not defined", hint)
 
     # ------------------------------------------------------------ looking up
 
@@ -68,7 +78,7 @@ class Scope:
         name = name_of(token)
         if name in self.vars:
             return self.vars[name]
-        if name in self.defined:
+        if name in self.defined and name not in self.source.lost:
             where = self.defined[name].line
             raise self.program_error(
                 token, "NT103", f"{name} is used before line {where} defines it",
@@ -103,10 +113,12 @@ class Scope:
 
     # ------------------------------------------------------------ making variables and lines
 
-    def add(self, make: Callable[[ir.Var], ir.Line], target: Target | None, token: Token) -> ir.Var:
-        """Append the line; its variable is the target's, or a numbered one."""
+    def add(
+        self, make: Callable[[ir.Var], ir.Line], target: Target | None, token: Token, like: ir.Var | None = None
+    ) -> ir.Var:  # fmt: skip
+        """Append the line; its variable is the target's, or a numbered one, of the type of `like` or of the line."""
         line = make(ir.Var("", "H"))
-        guess = inferred(line)
+        guess = like or inferred(line)
         assert guess is not None
         if target is None:
             out = ir.Var(self.fresh(), guess.kind, guess.rows, guess.cols, guess.dims)

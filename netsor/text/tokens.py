@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from netsor.errors import Location, ParseError
+from netsor.errors import Location, NetsorError, ParseError
 
 STATEMENTS = frozenset({
     "program", "width", "axis", "data", "cov", "output", "gradient", "returns", "function", "numeric",
@@ -22,6 +22,8 @@ ATTRIBUTES = frozenset({
 MAX_NESTING = 40
 MAX_TOKENS = 20_000
 MAX_DIGITS = 400
+MAX_ERRORS = 100
+MAX_WORDS = 300_000  # of a listing
 
 _SYMBOLS = {
     ":=": "_ASSIGN", "..": "_DOTS", ":": "_COLON", "=": "_EQUAL", ",": "_COMMA", "@": "_AT", "+": "PLUS", "-": "MINUS",
@@ -36,6 +38,11 @@ _SPACE = re.compile(r"[ \t\r\f\v\u00a0]+|#[^\n]*")
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.(?!\.)[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_NAMES = re.compile(r"`[^`\n]+`|[^\W\d]\w*")
+_DEFINES = re.compile(r"\s*(?:`[^`\n]+`|[^\W\d]\w*)\s*(?:\[[^\]]*\]\s*)?(?::=|:\s*[A-Z]\s*(?:\W|$))")
+_KEYED = r"\s*(?:{})\s+(?:[^\W\d]|[\"`])"
+_BEGINS = re.compile(f"{_DEFINES.pattern}|{_KEYED.format('|'.join(sorted(STATEMENTS)))}")
+_ENDS_BRACKETS = re.compile(f"{_DEFINES.pattern}|{_KEYED.format('|'.join(sorted(STATEMENTS - {'data'})))}")
 _OPEN, _CLOSE = "([{", ")]}"
 _OPERAND_END = frozenset({"NAME", "NUMBER", "_RPAR", "_RSQB", "TRSP", "_RBRACE"})
 _BRACKETS = {"_LPAR": 1, "_LSQB": 1, "_LBRACE": 1, "_RPAR": -1, "_RSQB": -1, "_RBRACE": -1}
@@ -56,11 +63,25 @@ class Token:
 
 
 class Source:
-    """The text being read; makes locations and errors."""
+    """The text being read; makes locations, and collects errors and the names of lines that could not be read."""
 
     def __init__(self, text: str, file: str) -> None:
         self.file = file
         self.rows = text.split("\n")
+        self.errors: list[NetsorError] = []
+        self.words = 0
+        self.lost: set[str] = set()  # names whose line is wrong, and undefined names: reported once
+
+    @property
+    def full(self) -> bool:
+        """Enough errors for one reading."""
+        return len(self.errors) >= MAX_ERRORS
+
+    def lose(self, row: int) -> None:
+        """Line `row` is wrong: what it would have defined is unknown, which is no second error."""
+        found = [name.strip("`") for name in _NAMES.findall(self.rows[row - 1])]
+        several = bool(found) and found[0] in STATEMENTS and not _DEFINES.match(self.rows[row - 1])
+        self.lost.update(found if several else found[:1])
 
     def location(self, line: int, column: int, end: int | None = None) -> Location:
         row = self.rows[line - 1].rstrip("\r") if 0 < line <= len(self.rows) else ""
@@ -73,24 +94,65 @@ class Source:
         return ParseError(message, code=code, location=self.at(token), hint=hint)
 
 
+class _LostError(Exception):
+    """A statement that ends in an error, and the row at which reading goes on."""
+
+    def __init__(self, error: ParseError, row: int) -> None:
+        super().__init__(str(error))
+        self.error, self.row = error, row
+
+
 def logical_lines(source: Source) -> Iterator[list[Token]]:
-    """The statements' tokens; a line goes on while a bracket is open."""
+    """The statements' tokens; a line goes on while a bracket is open, and after an error with the next statement."""
+    row = 1
+    while row <= len(source.rows) and not source.full:
+        try:
+            tokens, after = _statement(source, row)
+        except _LostError as lost:
+            source.errors.append(lost.error)
+            source.lose(row)
+            row = lost.row
+            continue
+        row = after
+        source.words += len(tokens)
+        if source.words > MAX_WORDS:
+            source.errors.append(source.error(tokens[0], "NT005", f"a listing of more than {MAX_WORDS} words"))
+            return
+        if tokens:
+            yield _classified(source, tokens)
+
+
+def _statement(source: Source, start: int) -> tuple[list[Token], int]:
+    """The tokens of the statement that begins in a row, and the row behind it."""
     current: list[Token] = []
     opened: list[Token] = []
-    for token in _scan(source):
-        if token.type == "NEWLINE":
-            if not opened and current:
-                yield _classified(source, current)
-                current = []
-            continue
+    for number in range(start, len(source.rows) + 1):
+        if opened and _ENDS_BRACKETS.match(source.rows[number - 1]):
+            break
+        try:
+            _take(source, number, current, opened)
+        except ParseError as error:
+            raise _LostError(error, _next_start(source, start + 1) if number > start else number + 1) from None
+        if not opened:
+            return current, number + 1
+    unclosed = source.error(opened[-1], "NT003", f"'{opened[-1].text}' is never closed")
+    raise _LostError(unclosed, _next_start(source, start + 1))
+
+
+def _take(source: Source, number: int, current: list[Token], opened: list[Token]) -> None:
+    """Add the tokens of a row."""
+    for token in _scan(source, number):
         _track(source, token, opened)
         current.append(token)
         if len(current) > MAX_TOKENS:
             raise source.error(token, "NT005", f"a statement of more than {MAX_TOKENS} words", "give parts of it names")
-    if opened:
-        raise source.error(opened[-1], "NT003", f"'{opened[-1].text}' is never closed")
-    if current:
-        yield _classified(source, current)
+
+
+def _next_start(source: Source, row: int) -> int:
+    """The first row from this one on that begins like a statement."""
+    while row <= len(source.rows) and not _BEGINS.match(source.rows[row - 1]):
+        row += 1
+    return row
 
 
 def _track(source: Source, token: Token, opened: list[Token]) -> None:
@@ -108,17 +170,16 @@ def _track(source: Source, token: Token, opened: list[Token]) -> None:
         opened.pop()
 
 
-def _scan(source: Source) -> Iterator[Token]:
-    for number, row in enumerate(source.rows, start=1):
-        position = 0
-        while position < len(row):
-            space = _SPACE.match(row, position)
-            if space is not None:
-                position = space.end()
-                continue
-            token, position = _next(source, number, row, position)
-            yield token
-        yield Token("NEWLINE", "", number, len(row) + 1)
+def _scan(source: Source, number: int) -> Iterator[Token]:
+    """The tokens of one row."""
+    row, position = source.rows[number - 1], 0
+    while position < len(row):
+        space = _SPACE.match(row, position)
+        if space is not None:
+            position = space.end()
+            continue
+        token, position = _next(source, number, row, position)
+        yield token
 
 
 def _next(source: Source, number: int, row: str, position: int) -> tuple[Token, int]:
@@ -129,7 +190,7 @@ def _next(source: Source, number: int, row: str, position: int) -> tuple[Token, 
         found = pattern.match(row, position)
         if found is not None:
             token = Token(kind, found[0], number, column)
-            return (_checked(source, token) if kind == "NUMBER" else token), found.end()
+            return _checked(source, token), found.end()
     for length in (2, 1):
         text = row[position : position + length]
         if text in _SYMBOLS:
@@ -153,7 +214,12 @@ def _continues(character: str) -> bool:
 
 
 def _checked(source: Source, token: Token) -> Token:
-    """A number literal of bounded length and exponent."""
+    """A number literal of bounded length and exponent; a name in quotes whose characters print."""
+    if token.type != "NUMBER":
+        odd = next((c for c in token.text if not c.isprintable()), None)
+        if odd is not None:
+            raise source.error(token, "NT001", f"{odd!r} does not print: no name holds it")
+        return token
     mantissa, _, exponent = token.text.lower().partition("e")
     if len(mantissa) > MAX_DIGITS or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_DIGITS:
         raise source.error(token, "NT005", f"a number of more than {MAX_DIGITS} digits")

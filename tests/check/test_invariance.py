@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import netsor as ns
 from netsor import ir
 from netsor.check import Report, check
-from netsor.dsl import Program, inputs_of
+from netsor.dsl import Program
 from netsor.errors import NetsorError
+from netsor.facts import inputs_of
 
 VERDICTS = ("well_typed", "bp_like", "simple_gia", "gia_valid", "polynomially_bounded", "parameter_controlled")
 common = settings(max_examples=20)

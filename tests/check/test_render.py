@@ -54,7 +54,7 @@ def test_concise_is_one_line_each() -> None:
 
 def test_json() -> None:
     report = check(wrong())
-    one = json.loads(render([report], "json"))
+    (one,) = json.loads(render([report], "json"))
     assert set(one) >= {"program", "file", "verdict", "reasons", "theorem", "readouts", "diagnostics"}
     assert set(one["verdict"]) == {
         "well_typed", "bp_like", "simple_gia", "gia_valid", "polynomially_bounded", "parameter_controlled",

@@ -31,7 +31,7 @@ GET = ('nngp', 'ntk')
 
 def each(data):
     """The quantities of every input alone: tensors [n, ...]."""
-    K_x = rt.gram("nd,nd->n", data.x, data.x)
+    K_x = rt.gram("nd,nd->n", data['x'], data['x'])
     K_h1_b1 = K_x + 1
     K_x1 = rt.E11(relu, relu, K_h1_b1)  # x1 := relu(h1 + b1)
     K_h2_b2 = K_x1 + 1
@@ -43,24 +43,24 @@ def pairs(a, b, get):
     out = {}
     if get.isdisjoint(('nngp', 'ntk')):
         return out
-    K_x = rt.gram("nmd,nmd->nm", a.data.x, b.data.x)
+    K_x = rt.gram("nmd,nmd->nm", a.data['x'], b.data['x'])
     K_h1_b1 = rt.add(K_x, 1)
     del K_x
     K_x1 = rt.E2(relu, relu, a.K_h1_b1, b.K_h1_b1, K_h1_b1, same=True)  # x1 := relu(h1 + b1)
-    if "ntk" in get:
+    if 'ntk' in get:
         T_x1 = rt.times(rt.E2(step, step, a.K_h1_b1, b.K_h1_b1, K_h1_b1, same=True), K_h1_b1)  # x1 := relu(h1 + b1)
     del K_h1_b1
     K_h2_b2 = rt.add(K_x1, 1)
-    if "ntk" in get:
+    if 'ntk' in get:
         T_h2 = rt.add(K_x1, T_x1)  # h2 := W2 @ x1
     del K_x1
-    if "ntk" in get:
+    if 'ntk' in get:
         del T_x1
     K_x2 = rt.E2(relu, relu, a.K_h2_b2, b.K_h2_b2, K_h2_b2, same=True)  # x2 := relu(h2 + b2)
-    if "ntk" in get:
+    if 'ntk' in get:
         T_x2 = rt.times(rt.E2(step, step, a.K_h2_b2, b.K_h2_b2, K_h2_b2, same=True), rt.add(T_h2, 1))  # x2 := relu(h2 + b2)
     del K_h2_b2
-    if "ntk" in get:
+    if 'ntk' in get:
         del T_h2
     if 'nngp' in get:
         out['nngp'] = rt.shaped(K_x2, a, b)

@@ -34,7 +34,7 @@ GET = ('nngp', 'ntk')
 
 def each(data):
     """The quantities of every input alone: tensors [n, ...]."""
-    K_x = rt.gram("nd,nd->n", data.x, data.x)
+    K_x = rt.gram("nd,nd->n", data['x'], data['x'])
     K_relu_h1 = rt.E11(relu, relu, K_x)  # x1 := relu(h1) + x0
     K_x1 = K_x + K_relu_h1  # x1 := relu(h1) + x0
     M_relu_h2 = rt.E1(relu, K_x1)  # x2 := relu(h2) + x1
@@ -52,35 +52,35 @@ def pairs(a, b, get):
     out = {}
     if get.isdisjoint(('nngp', 'ntk')):
         return out
-    K_x = rt.gram("nmd,nmd->nm", a.data.x, b.data.x)
+    K_x = rt.gram("nmd,nmd->nm", a.data['x'], b.data['x'])
     K_relu_h1 = rt.E2(relu, relu, a.K_x, b.K_x, K_x, same=True)  # x1 := relu(h1) + x0
-    if "ntk" in get:
+    if 'ntk' in get:
         T_relu_h1 = rt.times(rt.E2(step, step, a.K_x, b.K_x, K_x, same=True), 2, K_x)  # x1 := relu(h1) + x0
     K_x1 = rt.add(K_x, K_relu_h1)  # x1 := relu(h1) + x0
     del K_relu_h1
-    if "ntk" in get:
+    if 'ntk' in get:
         T_x1 = rt.add(K_x, T_relu_h1)  # x1 := relu(h1) + x0
     del K_x
-    if "ntk" in get:
+    if 'ntk' in get:
         del T_relu_h1
     K_relu_h2 = rt.E2(relu, relu, a.K_x1, b.K_x1, K_x1, same=True)  # x2 := relu(h2) + x1
-    if "ntk" in get:
+    if 'ntk' in get:
         T_h2 = rt.add(K_x1, T_x1)  # h2 := W2 @ x1
         T_relu_h2 = rt.times(rt.E2(step, step, a.K_x1, b.K_x1, K_x1, same=True), T_h2)  # x2 := relu(h2) + x1
         del T_h2
     K_x2 = rt.axpby(1, rt.axpby(1, rt.add(K_x1, a.M_relu_h2 * b.M_relu_h1), 1, a.M_relu_h1 * b.M_relu_h2), 1, K_relu_h2)  # x2 := relu(h2) + x1
     del K_relu_h2, K_x1
     K_relu_h3 = rt.E2(relu, relu, a.K_x2, b.K_x2, K_x2, same=True)  # x3 := relu(h3) + x2
-    if "ntk" in get:
+    if 'ntk' in get:
         T_x2 = rt.add(T_x1, T_relu_h2)  # x2 := relu(h2) + x1
         del T_relu_h2, T_x1
     K_x3 = rt.axpby(1, rt.axpby(1, rt.add(K_x2, a.M_relu_h3 * b.M_x2), 1, a.M_x2 * b.M_relu_h3), 1, K_relu_h3)  # x3 := relu(h3) + x2
     del K_relu_h3
-    if "ntk" in get:
+    if 'ntk' in get:
         T_h3 = rt.add(K_x2, T_x2)  # h3 := W3 @ x2
         T_relu_h3 = rt.times(rt.E2(step, step, a.K_x2, b.K_x2, K_x2, same=True), T_h3)  # x3 := relu(h3) + x2
     del K_x2
-    if "ntk" in get:
+    if 'ntk' in get:
         del T_h3
         T_x3 = rt.add(T_x2, T_relu_h3)  # x3 := relu(h3) + x2
         del T_relu_h3, T_x2

@@ -32,11 +32,11 @@ GET = ('nngp', 'ntk')
 
 def each(data):
     """The quantities of every input alone: tensors [n, ...]."""
-    K_x = rt.gram("nad,nad->na", data.x, data.x)
-    @rt.table(data, (data.size["time"],), (0,), 1, 1)
+    K_x = rt.gram("nad,nad->na", data['x'], data['x'])
+    @rt.table(data, (data.size['time'],), (0,), 1, 1)
     def K_s_at(time):  # s[time] := tanh(g[time] + b + u[time])
         return rt.E11(tanh, tanh, K_g_b_u_at(time))
-    @rt.table(data, (data.size["time"],), (0,), 1, 1)
+    @rt.table(data, (data.size['time'],), (0,), 1, 1)
     def K_g_b_u_at(time):
         return K_x[:, time] + K_s_at(time - 1) + 1
     K_s, K_g_b_u = rt.tabulate(K_s_at, K_g_b_u_at, reverse=False)
@@ -48,20 +48,20 @@ def pairs(a, b, get):
     out = {}
     if get.isdisjoint(('nngp', 'ntk')):
         return out
-    K_x = rt.gram("nmad,nmbd->nmab", a.data.x, b.data.x)
-    K_g_b_u = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
-    K_s = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
-    for time, time2 in rt.wavefront(a.data, a.data.size["time"], b.data.size["time"]):
+    K_x = rt.gram("nmad,nmbd->nmab", a.data['x'], b.data['x'])
+    K_g_b_u = rt.Lattice(a, b, (a.data.size['time'], b.data.size['time']), (0, 1))
+    K_s = rt.Lattice(a, b, (a.data.size['time'], b.data.size['time']), (0, 1))
+    for time, time2 in rt.wavefront(a.data, a.data.size['time'], b.data.size['time']):
         K_g_b_u_w = rt.add(rt.at(K_x, 2, (0, time), (1, time2)), K_s.at(time - 1, time2 - 1)).add_(1)
         K_g_b_u.put(time, time2, K_g_b_u_w)
         K_s_w = rt.E2(tanh, tanh, rt.at(a.K_g_b_u, 2, (0, time)), rt.at(b.K_g_b_u, 2, (0, time2)), K_g_b_u_w, same=True)  # s[time] := tanh(g[time] + b + u[time])
         K_s.put(time, time2, K_s_w)
     K_g_b_u = K_g_b_u.all()
     K_s = K_s.all()
-    if "ntk" in get:
-        T_g = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
-        T_s = rt.Lattice(a, b, (a.data.size["time"], b.data.size["time"]), (0, 1))
-        for time, time2 in rt.wavefront(a.data, a.data.size["time"], b.data.size["time"]):
+    if 'ntk' in get:
+        T_g = rt.Lattice(a, b, (a.data.size['time'], b.data.size['time']), (0, 1))
+        T_s = rt.Lattice(a, b, (a.data.size['time'], b.data.size['time']), (0, 1))
+        for time, time2 in rt.wavefront(a.data, a.data.size['time'], b.data.size['time']):
             T_g_w = rt.add(rt.at(K_s, 2, (0, time - 1), (1, time2 - 1)), T_s.at(time - 1, time2 - 1))  # g[time] := W @ _2[time]
             T_g.put(time, time2, T_g_w)
             T_s_w = rt.times(rt.E2(tanh_prime, tanh_prime, rt.at(a.K_g_b_u, 2, (0, time)), rt.at(b.K_g_b_u, 2, (0, time2)), rt.at(K_g_b_u, 2, (0, time), (1, time2)), same=True), rt.add(rt.at(K_x, 2, (0, time), (1, time2)), T_g_w).add_(1))  # s[time] := tanh(g[time] + b + u[time])

@@ -1,0 +1,99 @@
+"""Kernels of all pairs from their blocks, mirrored where the call is symmetric."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.plan import Block
+
+Place = Block | tuple[Tensor, Tensor]  # of a block `[n, m, …]`, or of entries `[k, …]` at two vectors of numbers
+
+
+class Placed:
+    """Kernels written block by block into arrays for all pairs."""
+
+    def __init__(self, shape: tuple[int, int], symmetric: bool) -> None:
+        self.shape, self.symmetric = shape, symmetric
+        self.out: dict[str, Tensor] = {}
+
+    def put(self, key: str, value: Tensor, place: Place) -> None:
+        rows, cols = place
+        if isinstance(rows, Tensor) or isinstance(cols, Tensor):
+            self._entries(self.out[key], value, torch.as_tensor(rows), torch.as_tensor(cols))
+        elif value.shape[:2] == self.shape:
+            self.out[key] = value
+        else:
+            self._block(key, value, rows, cols)
+
+    def _block(self, key: str, value: Tensor, rows: slice, cols: slice) -> None:
+        if key not in self.out:
+            self.out[key] = value.new_empty((*self.shape, *value.shape[2:]))
+        self.out[key][rows, cols] = value
+        if self.symmetric and rows != cols:
+            self.out[key][cols, rows] = mirrored(value)
+
+    def _entries(self, out: Tensor, value: Tensor, rows: Tensor, cols: Tensor) -> None:
+        value = value.to(out.dtype)
+        if self.symmetric:
+            value = torch.where((rows == cols).view(-1, *[1] * (value.dim() - 1)), _square_symmetrised(value), value)
+            out[cols, rows] = mirrored(value[:, None])[0]
+        out[rows, cols] = value
+
+    def all(self) -> dict[str, Tensor]:
+        return self.out
+
+
+class Joined:
+    """Blocks put together without writing in place, for gradients."""
+
+    def __init__(self, shape: tuple[int, int], symmetric: bool) -> None:
+        self.symmetric = symmetric
+        self.grid: dict[str, dict[tuple[int, int], Tensor]] = {}
+
+    def put(self, key: str, value: Tensor, place: Place) -> None:
+        rows, cols = place
+        assert isinstance(rows, slice) and isinstance(cols, slice)  # with gradients nothing is computed again
+        grid = self.grid.setdefault(key, {})
+        grid[rows.start, cols.start] = value
+        if self.symmetric and rows != cols:
+            grid[cols.start, rows.start] = mirrored(value)
+
+    def all(self) -> dict[str, Tensor]:
+        return {key: _joined(grid) for key, grid in self.grid.items()}
+
+
+def _joined(grid: dict[tuple[int, int], Tensor]) -> Tensor:
+    if len(grid) == 1:
+        return next(iter(grid.values()))
+    starts = sorted({i for i, _ in grid})
+    across = sorted({j for _, j in grid})
+    return torch.cat([torch.cat([grid[i, j] for j in across], 1) for i in starts], 0)
+
+
+def mirrored(value: Tensor) -> Tensor:
+    """[m, n, *axes, *axes′] from [n, m, *axes, *axes′]: the two copies change places."""
+    half = (value.dim() - 2) // 2
+    axes = list(range(2, value.dim()))
+    return value.permute(1, 0, *axes[half:], *axes[:half])
+
+
+def symmetrised(value: Tensor) -> Tensor:
+    """`[n, n, *axes, *axes′]` with what stands above the diagonal of the matrix over (n, *axes) on both sides of it."""
+    half = (value.dim() - 2) // 2
+    order = [0, *range(2, 2 + half), 1, *range(2 + half, value.dim())]
+    together = value.permute(order)
+    size = value.shape[0] * value.shape[2 : 2 + half].numel()
+    found = _upper(together.reshape(size, size)).reshape(together.shape)
+    back = [order.index(k) for k in range(value.dim())]
+    return found.permute(back).contiguous()
+
+
+def _square_symmetrised(value: Tensor) -> Tensor:
+    """The same for every `[*axes, *axes′]` of `[k, *axes, *axes′]`."""
+    size = value.shape[1 : 1 + (value.dim() - 1) // 2].numel()
+    return _upper(value.reshape(len(value), size, size)).reshape(value.shape)
+
+
+def _upper(matrix: Tensor) -> Tensor:
+    return matrix.triu() + matrix.triu(1).mT

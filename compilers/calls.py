@@ -1,0 +1,66 @@
+"""A kernel's call inside torch.func and vmap: its tensors in, those of its result out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from netsor.compilers import transforms
+from netsor.compilers.arrays import as_tensor
+from netsor.compilers.results import KernelResult
+from netsor.errors import UnsupportedError
+
+Call = Callable[[Any, Any], KernelResult]
+
+
+def is_inside(*inputs: Any) -> bool:
+    """Is a tensor of torch.func or vmap among these arrays, or in their dicts and lists?"""
+    return any(transforms.inside(*_leaves(x)) for x in inputs)
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    if isinstance(x, Mapping):
+        for v in x.values():
+            yield from _leaves(v)
+    elif isinstance(x, list | tuple):
+        for v in x:
+            yield from _leaves(v)
+    elif isinstance(x, Tensor):
+        yield x
+
+
+def _with_leaves(x: Any, new: Iterator[Tensor]) -> Any:
+    if isinstance(x, Mapping):
+        return {k: _with_leaves(v, new) for k, v in x.items()}
+    if isinstance(x, list | tuple):
+        return [_with_leaves(v, new) for v in x]
+    return next(new) if isinstance(x, Tensor) else x
+
+
+def call(kernel: Call, x1: Any, x2: Any) -> KernelResult:
+    """kernel(x1, x2) as one operation of torch."""
+    first: list[KernelResult] = []
+
+    def plain(*tensors: Tensor) -> tuple[Tensor, ...]:
+        new = iter(tensors)
+        found = kernel(_with_leaves(x1, new), _with_leaves(x2, new))
+        first.append(found)
+        if "sampled" in found.method and any(t.requires_grad for t in tensors):
+            raise UnsupportedError(
+                "a sampled kernel has no gradient in its inputs", code="NT702", hint="finite differences with one seed"
+            )
+        return tuple(value for _, value in found.items())
+
+    leaves = [as_tensor("an input", x) for x in (*_leaves(x1), *_leaves(x2))]
+    values = transforms.transformed(plain, leaves)
+    return _filled(first[0], dict(zip((name for name, _ in first[0].items()), values, strict=True)))
+
+
+def _filled(like: KernelResult, values: Mapping[str, Tensor]) -> KernelResult:
+    """The result with other kernels of the same names."""
+    terms = None if like.terms is None else {k: values[f"terms.{k}"] for k in like.terms}
+    vectors = {k: values[k] for k in like.vectors}
+    return replace(like, nngp=values.get("nngp"), ntk=values.get("ntk"), terms=terms, vectors=vectors)

@@ -1,0 +1,123 @@
+"""What a long call says: how long it is expected to take, and how far it is."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from netsor.errors import SlowWarning
+
+LONG = 10.0  # seconds beyond which a call is announced
+ENOUGH = 0.5  # seconds of work by which the rest is judged
+DELAY = 2.0  # seconds after which a bar is drawn
+
+
+class Progress:
+    """A context for `total` units of work: one SlowWarning when they take long, and a bar.
+
+    `show`: None draws the bar on a terminal only. `expected` seconds are what is known before anything is measured;
+    the first units correct them.
+    """
+
+    def __init__(
+        self, what: str = "", total: int = 0, unit: str = "pairs", show: bool | None = None, expected: float = 0.0,
+        announced: bool = False,
+    ) -> None:  # fmt: skip
+        self.what, self.total, self.unit, self.show = what, total, unit, show
+        self.expected, self.announced = expected, announced
+        self.count = self._depth = 0
+        self._bar: Any = None
+        self._start = self._first = 0.0
+
+    def __enter__(self) -> Progress:
+        self._depth += 1
+        if self._depth > 1:
+            return self
+        self._start = self._first = time.monotonic()
+        if self.expected > LONG:
+            self._announce(self.expected)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._depth -= 1
+        if self._bar is not None and not self._depth:
+            self._bar.close()
+
+    def ready(self) -> None:
+        """What comes before the first unit is done."""
+        if not self.count:
+            self._first = time.monotonic()
+
+    def goal(self, total: int) -> None:
+        """So many units in all, as is known now."""
+        self.total = total
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.refresh()
+
+    def done(self, count: int) -> None:
+        """So many more units are done."""
+        self.count += count
+        if self._bar is not None:
+            self._bar.update(count)
+        elif self.count < self.total:
+            self._look()
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        passed = now - self._start
+        whole = self._first - self._start + (now - self._first) / self.count * self.total
+        if whole > LONG and passed > ENOUGH:
+            self._announce(whole)
+        if self.show or (whole > DELAY and self.show is None and terminal()):
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=self.total, initial=self.count, desc=self.what, unit=f" {self.unit}", unit_scale=True,
+                leave=False, delay=0 if self.show else max(0.0, DELAY - passed), file=sys.stderr,
+            )  # fmt: skip
+
+    def _announce(self, seconds: float) -> None:
+        if not self.announced:
+            self.announced = True
+            text = f"{self.what}: {self.total:,} {self.unit} are expected to take {spoken(seconds)}"
+            warnings.warn(text, SlowWarning, stacklevel=outside())
+
+
+def outside() -> int:
+    """The `stacklevel` of a warning from our caller: the first frame that is not of the package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("netsor."):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def terminal() -> bool:
+    """Is somebody looking?"""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def spoken(seconds: float) -> str:
+    """Seconds to two digits."""
+    if seconds < 1:
+        return "less than a second"
+    digits = max(0, math.floor(math.log10(seconds)) - 1)
+    return f"about {round(seconds / 10**digits) * 10**digits:,} s"
+
+
+@lru_cache(maxsize=8)
+def rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Seconds of an operation (`Cost.operations`): sixty are the expectation of a pair of relu, a third of it here."""
+    x = torch.linspace(-0.9, 0.9, 1 << 18, dtype=dtype, device=device)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        float((torch.acos(x) * x + (1 - x * x).sqrt()).sum())
+        times.append(time.perf_counter() - start)
+    return min(times) / (20 * len(x))

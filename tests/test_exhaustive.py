@@ -1,0 +1,151 @@
+"""A new line, value, index, size or node is named by the type checker or here, wherever it has to be known."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import get_args
+
+import guards
+import pytest
+
+from netsor import ir
+from netsor.compilers.derive import nodes, values
+
+ROOT = Path(__file__).parents[1]
+
+# Functions that look for some classes and treat all others alike, which is right for any new one. It only shrinks.
+CHAINS = {
+    "netsor/facts.py: matrices": "matrices are made by two lines",
+    "netsor/check/finite.py: natural": "inputs; the others are computed",
+    "netsor/check/scalars.py: constants": "a function of constants is constant",
+    "netsor/check/scalars.py: data_sizes": "inputs",
+    "compilers/finite/arrays.py: values": "random arrays",
+    "compilers/reference.py: vector": "another class raises",
+    "compilers/reference.py: _cov": "variables of an unrolled program, which `vector` has let through",
+    "compilers/derive/nodes.py: _scalar": "a moment's argument, a scalar known to be zero",
+    "compilers/derive/nodes.py: node_sampled": "data, and lines that `_consumes_size` matches",
+    "compilers/derive/rules.py: _pair": "pairs of nodes; `_expand` refuses what no rule takes",
+    "compilers/derive/rules.py: _atoms": "pairs of nodes; `_expand` refuses what no rule takes",
+    "compilers/derive/values.py: add": "sums are flattened, other terms are kept",
+    "compilers/derive/values.py: mul": "products are flattened, other factors are kept",
+    "compilers/derive/values.py: sum_over": "sums and products are taken apart",
+    "compilers/lowering/emit.py: _box": "another index makes no box sum",
+    "compilers/lowering/schedule.py: wave_order": "another value makes no wavefront",
+    "compilers/lowering/schedule.py: loop_dims": "what moves; symbols are linked whatever the index",
+}
+
+
+def _function(c: guards.Complaint) -> str:
+    return f"{c.path}: {c.text.split()[0]}" if c.is_chain else str(c)
+
+
+def test_no_class_is_forgotten() -> None:
+    found = guards.complaints(ROOT)
+    assert not [str(c) for c in found if _function(c) not in CHAINS], "\n".join(map(str, found))
+    assert {_function(c) for c in found} == set(CHAINS), "an entry of CHAINS is no chain any more: remove it"
+
+
+def test_the_guard_reads_the_unions_as_python_does() -> None:
+    code = guards.Code(ROOT)
+    for name, union in zip(guards.CLOSED, (ir.Line, ir.Size, values.Value, values.Index, nodes.AnyNode), strict=True):
+        classes = {c.strip("'") if isinstance(c, str) else getattr(c, "__name__", str(c)) for c in get_args(union)}
+        assert {m.rpartition(".")[2] for m in code.families[name]} == classes
+
+
+# ---------------------------------------------------------------- each kind of hole is seen
+
+ALL = " | ".join(f"ir.{c.__name__}()" for c in get_args(ir.Line))
+HOLES = {
+    "an open case": "match line:\n        case ir.At(): return 1\n        case _: return 2",
+    "a case under a condition": f"match line:\n        case {ALL} if line.loc: return 1\n"
+    "        case _: assert_never(line)",
+    "a class left out": "match line:\n        case ir.At(): return 1\n        case _: assert_never(line)",
+    "a table": "return {ir.At: 1, ir.Place: 2}[type(line)]",
+    "a chain": "if isinstance(line, ir.At): return 1\n    if isinstance(line, ir.Place): return 2",
+    "a name": "return getattr(f, f'_{type(line).__name__}')",
+    "a field": "return getattr(line, 'index', 0)",
+    "an exempt function that does more": "for x in (1, 2):\n        pass\n    return x",
+}
+
+
+@pytest.mark.parametrize("hole", HOLES)
+def test_a_hole_is_seen(hole: str, tmp_path: Path) -> None:
+    _copy(tmp_path)
+    exempt = "  # noqa: C901" if hole == "an exempt function that does more" else ""
+    text = f"from netsor import ir\n\n\ndef f(line: ir.Line) -> object:{exempt}\n    {HOLES[hole]}\n"
+    (tmp_path / "netsor" / "hole.py").write_text(text)
+    assert {c.path for c in guards.complaints(tmp_path)} >= {"netsor/hole.py"}
+
+
+# ---------------------------------------------------------------- a new class
+
+
+def _copy(to: Path) -> None:
+    """The files that define the unions."""
+    for file in ("netsor/ir.py", "compilers/derive/values.py", "compilers/derive/nodes.py"):
+        (to / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, to / file)
+
+
+def _source(to: Path) -> None:
+    """All sources, the links between the folders aside."""
+    for folder in guards.FOLDERS:
+        shutil.copytree(
+            ROOT / folder, to / folder,
+            ignore=lambda d, names: [n for n in names if n == "__pycache__" or Path(d, n).is_symlink()],
+        )  # fmt: skip
+
+
+def _insert(root: Path, file: str, before: str, text: str, member: str) -> None:
+    """A class in front of a union, and the class as a member of it."""
+    path = root / file
+    old = path.read_text(encoding="utf-8")
+    assert old.count(f"\n{before}") == 1
+    path.write_text(old.replace(f"\n{before}", f"\n{text}\n\n{before} {member} | "), encoding="utf-8")
+
+
+FLIP = """
+@dataclass(frozen=True, eq=False)
+class Flip:
+    out: Var
+    of: Var
+    axis: Axis
+    loc: Location | None = None
+"""
+CUT = """
+@dataclass(frozen=True)
+class Cut:
+    value: Value
+"""
+
+# Every pass over lines: what a new index form has to be told to.
+KNOW_LINES = {
+    "netsor/adjoints.py", "netsor/batch.py", "netsor/convention.py", "netsor/facts.py", "netsor/formal.py",
+    "netsor/positions.py", "netsor/relabel.py", "netsor/unroll.py",
+    "netsor/text/infer.py", "netsor/text/notation.py", "netsor/text/printer.py",
+    "netsor/check/elements.py", "netsor/check/finite.py", "netsor/check/flips.py", "netsor/check/scalars.py",
+    "netsor/check/shapes.py", "netsor/check/structure.py", "netsor/check/types.py",
+    "compilers/derive/indexing.py", "compilers/derive/labels.py", "compilers/derive/nodes.py",
+    "compilers/derive/rules.py",
+    "compilers/finite/execute.py", "compilers/finite/lines.py", "compilers/limit_exact.py", "compilers/limit_outputs.py",
+    "compilers/lowering/data.py", "compilers/render/naming.py", "compilers/sampler/linear.py",
+    "compilers/sampler/paths.py",
+}  # fmt: skip
+
+# Everything that reads values.
+KNOW_VALUES = {
+    "compilers/cost.py", "compilers/memory.py", "compilers/symbolic.py",
+    "compilers/derive/inline.py", "compilers/derive/requests.py", "compilers/derive/sharing.py",
+    "compilers/derive/values.py",
+    "compilers/lowering/emit.py", "compilers/render/structure.py", "compilers/render/writer.py",
+}  # fmt: skip
+
+
+def test_a_new_class_is_named_wherever_it_has_to_be_known(tmp_path: Path) -> None:
+    _source(tmp_path)
+    _insert(tmp_path, "netsor/ir.py", "IndexForm =", FLIP, "Flip")
+    _insert(tmp_path, "compilers/derive/values.py", "Value = (", CUT, "Cut")
+    found = [c for c in guards.complaints(tmp_path) if not c.is_chain]
+    assert {c.path for c in found if "Flip" in c.text} == KNOW_LINES
+    assert {c.path for c in found if "Cut" in c.text} == KNOW_VALUES
