@@ -50,15 +50,11 @@ def add_backward(p: Program, output: str | None = None) -> None:
             f"{p.name} already states gradients", code="NT110", location=p.gradients[0].loc,
             hint="netsor.backprop.forward_part(p) is the program without its backward pass",
         )  # fmt: skip
-    _sweep(p, outputs, {}, _width(outputs[0].readout))
+    sweep(p, outputs, {}, _width(outputs[0].readout))
 
 
-def add_scalar_backward(p: Program, seeds: Mapping[ir.Var, Expr], width: ir.Width) -> None:
-    """Append the backward lines of L, given seeds[c] = ∂L/∂c of some C-vars: dy = n ∂L/∂y, n the width, dc = ∂L/∂c."""
-    _sweep(p, (), seeds, width)
-
-
-def _sweep(p: Program, outputs: tuple[ir.Output, ...], seeds: Mapping[ir.Var, Expr], width: ir.Width) -> None:
+def sweep(p: Program, outputs: tuple[ir.Output, ...], seeds: Mapping[ir.Var, Expr], width: ir.Width) -> None:
+    """Append the backward lines of outputs, or of L with seeds[c] = ∂L/∂c of C-vars: dy = n ∂L/∂y, n the width."""
     late = _late_shifts(p)
     guess: Guess = {s.out: tuple(d for d in s.out.dims if d.axis == s.axis) for s in late}
     while True:

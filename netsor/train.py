@@ -7,9 +7,9 @@ rate η is, for W = multiplier · ω/√cols and g = multiplier · β,
     g    −=  η multiplier² dg
 
 over the uses h = W x and all samples (a use h = Wᵀ x moves W by x dhᵀ). The columns of an embedding matrix are input
-vectors (`netsor.batch`), and so is the readout. So every step is the program's own forward lines, with W_t z written
-as W_0 z minus the sums of all steps before, and its own backward lines: straight-line NETSOR⊤. The x and dh of the
-steps before are kept in one family, over the axis `past`, for every use: a constant number of lines for every step.
+vectors (`netsor.sgd.batch`), and so is the readout. So every step is the program's own forward lines, with W_t z
+written as W_0 z minus the sums of all steps before, and its own backward lines: straight-line NETSOR⊤. The x and dh of
+the steps before are one family over the axis `past` for every use: a constant number of lines for every step.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from typing import Any, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.base import Base
-from netsor.batch import joined
 from netsor.constants import free_name
 from netsor.declared import as_program
 from netsor.dsl import Program, moment
-from netsor.errors import CheckError, UnsupportedError
 from netsor.expressions import Expr
 from netsor.functions import exact
-from netsor.history import History, gathered
 from netsor.quantity import nested
-from netsor.relabel import relabelled
-from netsor.training import Loss, Recursion, bad, batch_schedule, loss_of, recursions, target_array
+from netsor.sgd.arguments import Loss, Recursion, bad, batch_schedule, loss_of, recursions, refuse, target_array
+from netsor.sgd.base import Base
+from netsor.sgd.batch import joined
+from netsor.sgd.history import History, gathered
+from netsor.sgd.relabel import relabelled
 
 Vars = dict[ir.Var, ir.Var]
 
@@ -51,7 +50,7 @@ def train(
     if reduction not in ("mean", "sum"):
         raise bad(f'reduction is "mean" or "sum", got {reduction!r}')
     p = as_program("ns.train", p)
-    _refuse(p, freeze)
+    refuse(p, freeze)
     base = Base(p, *joined(p, inputs, test_inputs), frozenset(freeze))
     schedule = batch_schedule(batches, steps, base.count)
     found = loss_of(loss, base.classes)
@@ -64,31 +63,6 @@ def train(
         training.step(t, schedule[t])
     training.evaluate(steps)
     return training.p
-
-
-def _refuse(p: Program, freeze: Sequence[str]) -> None:
-    """Programs that have no such limit, or whose training this pass does not write."""
-    from netsor.check import check
-
-    if not p.outputs:
-        raise bad(f"{p.name} has no output", "end the forward pass with p.output(v, x)")
-    arrays = [line.out.name for line in p.lines if isinstance(line, ir.InputMatrix | ir.InputVector)]
-    unknown = [name for name in freeze if name not in arrays]
-    if unknown:
-        raise bad(f"freeze names {', '.join(unknown)}; the arrays are {', '.join(arrays)}")
-    for o in p.outputs:
-        free = [a.name for a in o.vector.axes if a not in o.readout.axes]
-        if free:
-            raise UnsupportedError(
-                f"the output {o.name} has the axes {', '.join(free)}: only outputs of one number are trained",
-                code="NT632", location=o.loc, hint="sum or average over them, or give every class its own output",
-            )  # fmt: skip
-    report = check(p)
-    if report.bp_like is False:
-        raise CheckError(
-            f"{p.name} is not BP-like, and has no limit of training in this form: {report.reasons.get('bp_like', '')}",
-            code=next((d.code for d in report.violations), "NT204"), hint="netsor check says more",
-        )  # fmt: skip
 
 
 # ---------------------------------------------------------------- the steps

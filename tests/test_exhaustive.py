@@ -121,8 +121,8 @@ class Cut:
 
 # Every pass over lines: what a new index form has to be told to.
 KNOW_LINES = {
-    "netsor/adjoints.py", "netsor/batch.py", "netsor/convention.py", "netsor/facts.py", "netsor/formal.py",
-    "netsor/positions.py", "netsor/relabel.py", "netsor/unroll.py",
+    "netsor/adjoints.py", "netsor/convention.py", "netsor/facts.py", "netsor/formal.py",
+    "netsor/positions.py", "netsor/sgd/batch.py", "netsor/sgd/relabel.py", "netsor/unroll.py",
     "netsor/text/infer.py", "netsor/text/notation.py", "netsor/text/printer.py",
     "netsor/check/elements.py", "netsor/check/finite.py", "netsor/check/flips.py", "netsor/check/scalars.py",
     "netsor/check/shapes.py", "netsor/check/structure.py", "netsor/check/types.py",

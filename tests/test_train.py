@@ -531,7 +531,7 @@ def test_divergence_names_its_step() -> None:
 
 def test_curves_of_loss(tmp_path: Path) -> None:
     """The table, the JSON and the figure; networks of width 512 are near the limit."""
-    from netsor.compilers.curves import curves
+    from netsor.compilers.predict.curves import curves
 
     q = ns.train(mlp(depth=1, phi="tanh"), X, Y, 2, 0.5)
     r = ns.limit(q, samples=2**12, methods=("sampled",))

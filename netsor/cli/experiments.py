@@ -74,8 +74,8 @@ def train(args: argparse.Namespace) -> int:
 
     q = trained(p, x, y, args.steps, args.lr, loss=args.loss, reduction=args.reduction, test_inputs=test)
 
-    from netsor.compilers.curves import curves
     from netsor.compilers.limit import limit as true_limit
+    from netsor.compilers.predict.curves import curves
 
     found = curves(true_limit(q), args.widths, args.seeds)
     print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if args.json else found)

@@ -8,7 +8,7 @@ orthonormal basis are i.i.d. alike, so no law changes, and neither do steps of g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, assert_never
@@ -19,11 +19,11 @@ import sympy as sp
 from netsor import ir
 from netsor.dsl import Program
 from netsor.errors import InputError
-from netsor.facts import fan_in, inputs_of
+from netsor.facts import closure, fan_in, inputs_of
 from netsor.functions import exact
 from netsor.positions import size_at
 from netsor.quantity import nested
-from netsor.relabel import relabelled
+from netsor.sgd.relabel import relabelled
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +43,7 @@ class Batched:
         self.program = q = Program.from_parts(p.name, p.widths, (), functions=p.functions)
         self.axes = {a: q.axis(a.name, self.sizes.get(a.name)) for a in p.axes}
         self.sample = q.fresh_axis("sample", self.count)
-        self.dependent = _dependents(p, set(self.given))
+        self.dependent = dependents(p.lines, self.given)
         self.squares: dict[ir.Var, sp.Expr] = {}
         self.columns: dict[ir.Dimension, int] = {}
         self.features = self._features()
@@ -203,22 +203,9 @@ def in_span(x: Array) -> Array:
 
 def _only_linear(p: Program) -> bool:
     """Is nothing done to data but what is linear and the same for every feature?"""
-    for line in p.lines:
-        if line.out.kind == "X" and isinstance(line, ir.Nonlin):
-            return False
-        if isinstance(line, ir.Reduce) and line.op == "max" and line.of.kind == "X":
-            return False
-    return True
-
-
-def _dependents(p: Program, start: set[ir.Var]) -> set[ir.Var]:
-    """The variables that depend on these, through scans too."""
-    found = set(start)
-    while True:
-        more = {line.out for line in p.lines if not found.isdisjoint(inputs_of(line))} - found
-        if not more:
-            return found
-        found |= more
+    applied = [x for x in p.lines if isinstance(x, ir.Nonlin) and x.out.kind == "X"]
+    largest = [x for x in p.lines if isinstance(x, ir.Reduce) and x.op == "max" and x.of.kind == "X"]
+    return not applied and not largest
 
 
 def joined(p: Program, inputs: Any, tests: Any) -> tuple[Any, int]:
@@ -235,3 +222,12 @@ def joined(p: Program, inputs: Any, tests: Any) -> tuple[Any, int]:
     if tests is None:
         return {v.name: values for v, values in first.items()}, count
     return {v.name: np.concatenate([values, second[v]]) for v, values in first.items()}, count
+
+
+def dependents(lines: Iterable[ir.Line], start: Iterable[ir.Var]) -> set[ir.Var]:
+    """The given variables and all that are computed from them, through scans too."""
+    readers: dict[ir.Var, list[ir.Var]] = {}
+    for line in lines:
+        for v in inputs_of(line):
+            readers.setdefault(v, []).append(line.out)
+    return closure(start, lambda v: readers.get(v, ()))

@@ -8,12 +8,12 @@ from typing import Any, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.backprop import add_scalar_backward, forward_part
-from netsor.batch import Batched
+from netsor.backprop import forward_part, sweep
 from netsor.constants import free_name
 from netsor.dsl import Program, moment
 from netsor.expressions import Expr
-from netsor.facts import ancestors, inputs_of, matrices, trained
+from netsor.facts import ancestors, matrices, trained
+from netsor.sgd.batch import Batched, dependents
 
 
 class Base:
@@ -29,7 +29,7 @@ class Base:
         forward = q.lines
         q.add(ir.InputScalar(self.chi, 0))
         width = cast(ir.Width, p.outputs[0].readout.rows)
-        add_scalar_backward(q, {self.f: cast(Expr, q.handle(self.chi))}, width)
+        sweep(q, (), {self.f: cast(Expr, q.handle(self.chi))}, width)
         self.gradients = {g.of: g.is_ for g in q.gradients}
         self.trained = trained(forward)
         self.roots = {v: (line.out, flipped) for v, (line, flipped) in matrices(q.lines).items()}
@@ -69,8 +69,4 @@ class Base:
         found = {line.out for line in self.trained if isinstance(line, ir.InputVector)} | {self.chi}
         lines = [line for line in self.program.lines if not isinstance(line, ir.InputVector | ir.InputMatrix | ir.Trsp)]
         found |= {x.out for x in lines if isinstance(x, ir.MatMul) and self.roots[x.matrix][0] in trained}
-        while True:
-            more = {line.out for line in lines if not found.isdisjoint(inputs_of(line))} - found
-            if not more:
-                return found
-            found |= more
+        return dependents(lines, found)

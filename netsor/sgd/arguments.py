@@ -1,4 +1,4 @@
-"""What `ns.train` is told: losses, targets, minibatches and the recursion of the optimiser, checked."""
+"""What `ns.train` is told, checked: losses, targets, minibatches, the recursion of the optimiser, the program."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import sympy as sp
 
 from netsor import ir
 from netsor.adjoints import derivative
-from netsor.batch import Array, array
-from netsor.dsl import softmax
-from netsor.errors import InputError
+from netsor.dsl import Program, softmax
+from netsor.errors import CheckError, InputError, UnsupportedError
 from netsor.expressions import Expr
 from netsor.functions import exact
+from netsor.sgd.batch import Array, array
 
 OnScalars = Callable[[Expr, Expr], Expr]
 
@@ -164,3 +164,31 @@ def _rate(what: str, value: Any) -> sp.Expr:
     if not (found.is_number and found.is_finite and found >= 0):
         raise bad(f"{what} is a number, 0 or more, got {value!r}")
     return found
+
+
+# ---------------------------------------------------------------- the program
+
+
+def refuse(p: Program, freeze: Sequence[str]) -> None:
+    """Programs that have no such limit, or whose training this pass does not write."""
+    from netsor.check import check
+
+    if not p.outputs:
+        raise bad(f"{p.name} has no output", "end the forward pass with p.output(v, x)")
+    arrays = [line.out.name for line in p.lines if isinstance(line, ir.InputMatrix | ir.InputVector)]
+    unknown = [name for name in freeze if name not in arrays]
+    if unknown:
+        raise bad(f"freeze names {', '.join(unknown)}; the arrays are {', '.join(arrays)}")
+    for o in p.outputs:
+        free = [a.name for a in o.vector.axes if a not in o.readout.axes]
+        if free:
+            raise UnsupportedError(
+                f"the output {o.name} has the axes {', '.join(free)}: only outputs of one number are trained",
+                code="NT632", location=o.loc, hint="sum or average over them, or give every class its own output",
+            )  # fmt: skip
+    report = check(p)
+    if report.bp_like is False:
+        raise CheckError(
+            f"{p.name} is not BP-like, and has no limit of training in this form: {report.reasons.get('bp_like', '')}",
+            code=next((d.code for d in report.violations), "NT204"), hint="netsor check says more",
+        )  # fmt: skip
