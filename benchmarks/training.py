@@ -15,7 +15,7 @@ import netsor as ns
 from netsor.compilers.predict.curves import curves
 from netsor.programs import mlp
 
-STEPS, RATE, WIDTHS, SEEDS = 40, 0.5, (32, 128, 512), 10
+STEPS, RATE, WIDTHS, SEEDS = 25, 0.5, (32, 128, 512), 10
 TARGET = Path(__file__).parents[1] / "docs" / "figures" / "training.png"
 
 
