@@ -32,6 +32,7 @@ _WHERE = {
     "netsor.compilers.evaluate.results": ("KernelResult",),
     "netsor.passes.unit_variance": ("unit_variance",),
     "netsor.build.declared": ("program",),
+    "netsor.passes.train": ("train",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 _MODULES = ("compilers", "layers", "programs")
@@ -40,7 +41,7 @@ __all__ = [
     "Axis", "Expr", "Matrix", "Program", "Width", "dot", "mix", "moment", "parse", "program", "softmax",
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
-    "backprop", "forward_part", "unit_variance", "Report", "check",
+    "backprop", "forward_part", "train", "unit_variance", "Report", "check",
     "Kernel", "KernelResult", "compile", "derive", "limit", "plot", "predict", "simulate", "v_transform",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
     "UnsupportedError",
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from netsor.ir import Width as Width
     from netsor.passes.backward import backprop as backprop
     from netsor.passes.backward import forward_part as forward_part
+    from netsor.passes.train import train as train
     from netsor.passes.unit_variance import unit_variance as unit_variance
     from netsor.text import parse as parse
 

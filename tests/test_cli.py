@@ -270,6 +270,19 @@ def test_limit(run: Run) -> None:
     assert (code, bool(out.strip())) == (0, True), err
 
 
+def test_train(run: Run) -> None:
+    np.save("targets.npy", np.array([1.0, -1.0, 0.5, 0.0]))
+    command = ("train", "mlp", "--set", "phi=tanh", "--set", "depth=1", "--x", "X.npy", "--y", "targets.npy", "--lr")
+    code, out, err = run(*command, "0.5", "--steps", "1", "--test", "X.npy", "--widths", "16", "--seeds", "2", "--json")
+    found = json.loads(out)
+    assert (code, np.shape(found["outputs"]), np.shape(found["losses"])) == (0, (2, 8), (2,)), err
+    assert np.shape(found["finite"]["16"]) == (2, 2)
+    code, out, _ = run(*command, "0.5", "--steps", "1", "--widths", "16", "--seeds", "2")
+    assert (code, "n = 16" in out, len(out.splitlines())) == (0, True, 4)
+    for wrong in (("fast", "--steps", "1"), ("0.5", "--steps", "-1"), ("-1", "--steps", "1")):
+        assert run(*command, *wrong)[0] == 2
+
+
 def process(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     root = str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
@@ -446,7 +459,7 @@ def test_usage(run: Run, argv: list[str]) -> None:
 def test_help_and_version(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
-    for command in ("check", "show", "derive", "compile", "kernel", "simulate", "limit", "explain", "demo"):
+    for command in ("check", "show", "derive", "compile", "kernel", "simulate", "limit", "train", "explain", "demo"):
         assert command in out
     assert run("--version")[:2] == (0, "netsor 0.1.0\n")
 

@@ -78,6 +78,7 @@ def test_its_kernels() -> None:
     np.testing.assert_allclose(out.ntk, WANTED[..., 1], rtol=1e-14)
     np.testing.assert_allclose(sum(t.numpy() for t in out.terms.values()), WANTED[..., 1], rtol=1e-14)
     literal = reference(ns.backprop(tiny()), X)
+    assert literal.ntk is not None
     np.testing.assert_allclose(literal.ntk, WANTED[..., 1], rtol=1e-8)
 
 

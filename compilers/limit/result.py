@@ -6,6 +6,7 @@ Z^{Wx} = Ẑ^{Wx} + Ż^{Wx}: the first part is Gaussian as in Tensor Programs II
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -29,6 +30,7 @@ from netsor.text.display import Table, Tabled
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
 
 
+OF_STEP = re.compile(r"(f|loss)\[\d+\]")  # the names that ns.train returns
 METHODS = ("exact", "quadrature", "sampled")
 
 
@@ -126,8 +128,21 @@ class LimitResult(Tabled):
         return self._value(("moment", self._var(u), power))
 
     def scalar(self, c: Any) -> Any:
-        """The limit of a C-var."""
-        return self._value(("scalar", self._var(c, "C")))
+        """The limit of a C-var, by its name or by the name under which the program returns it."""
+        question: Question = ("scalar", self._var(c, "C"))
+        steps: dict[str, Question] = {
+            r.name: ("scalar", r.value) for r in self.program.returned if OF_STEP.fullmatch(r.name)
+        }
+        if str(c) in steps:
+            self._ask_all(list(steps.values()))  # all steps of training from the same draws
+            self._converged(question, steps)
+        return self._value(question)
+
+    def _converged(self, question: Question, steps: dict[str, Question]) -> None:
+        """InputError with the first step whose outputs or losses are not finite, when the question's are not."""
+        if not _finite(self._known[question][0]):
+            first = next(name for name, q in steps.items() if not _finite(self._known[q][0]))
+            raise InputError(f"training diverged: {first} is not finite", code="NT633", hint="a smaller learning rate")
 
     @property
     def nngp(self) -> Any:
@@ -262,6 +277,10 @@ def _differ(a: Answer, b: Answer) -> bool:
     error = np.sqrt(dx**2 + dy**2)
     scale = max(1e-12, float(np.abs(x).max())) if x.size else 1.0
     return bool((np.abs(x - y) > SIGNIFICANT * error + 1e-9 * scale).any())
+
+
+def _finite(value: Any) -> bool:
+    return bool(np.isfinite(np.asarray(value, dtype=float)).all())
 
 
 def _floats(answer: Answer) -> tuple[Any, Any]:

@@ -172,7 +172,7 @@ class _Printer:
             return "-" + self.tight(-e, _PRODUCT), _PRODUCT
         top, bottom = [], []
         for factor in e.as_ordered_factors():
-            if factor.is_Rational and not is_decimal(factor):
+            if factor.is_Rational and not is_decimal(factor) and is_short(factor):
                 top += [sp.Integer(factor.p)] if factor.p != 1 else []
                 bottom += [sp.Integer(factor.q)] if factor.q != 1 else []
             elif factor.is_Pow and factor.exp.is_number and factor.exp.could_extract_minus_sign():
@@ -279,13 +279,18 @@ def is_decimal(value: sp.Rational) -> bool:
     return value.q != 1 and 10**6 % int(value.q) == 0
 
 
+def is_short(value: sp.Rational) -> bool:
+    """Are numerator and denominator integers that every float is exact for?"""
+    return max(abs(int(value.p)), int(value.q)) <= 2**53
+
+
 def constant(e: sp.Expr) -> Text:
     """A number: an integer, a short decimal, a fraction, a multiple of torch.pi, or the nearest float."""
     if e.could_extract_minus_sign():
         return "-" + _tight_constant(-e), _PRODUCT
-    if e.is_Integer:
+    if e.is_Integer and is_short(e):
         return str(int(e)), _ATOM
-    if e.is_Rational:
+    if e.is_Rational and is_short(e):
         return (repr(float(e)), _ATOM) if is_decimal(e) else (f"{e.p} / {e.q}", _PRODUCT)
     if e is sp.pi:
         return "torch.pi", _ATOM

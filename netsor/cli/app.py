@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     top.add_argument("--version", action="version", version=f"netsor {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_check, _show, _derive, _compile, _kernel, _simulate, _limit, _explain, _demo):
+    for add in (_check, _show, _derive, _compile, _kernel, _simulate, _limit, _train, _explain, _demo):
         add(commands)
     return top
 
@@ -124,6 +124,22 @@ def _limit(commands: Any) -> None:
     command.add_argument("--x", metavar="X.npy", help="[sample, …, feature]; .npz for several inputs")
 
 
+def _train(commands: Any) -> None:
+    text = "compute the limit of training by SGD in the maximal update parametrisation, finite widths beside it"
+    command = _command(commands, "train", experiments.train, text, "")
+    command.add_argument("--x", required=True, metavar="X.npy", help="[sample, …, feature]; .npz for several inputs")
+    command.add_argument("--y", required=True, metavar="Y.npy", help="[sample], or [sample, output]")
+    command.add_argument("--test", metavar="T.npy", help="inputs on which the outputs are computed too")
+    command.add_argument("--steps", type=_count, required=True, metavar="N", help="of gradient descent on all samples")
+    command.add_argument("--lr", type=_number, required=True, metavar="RATE", help="the learning rate")
+    command.add_argument("--loss", default="mse", choices=("mse", "cross-entropy"), help="default: mse")
+    command.add_argument("--reduction", default="mean", choices=("mean", "sum"), help="over samples; default: mean")
+    command.add_argument("--widths", type=_widths, default=(64, 256), metavar="N,N", help="default: 64,256")
+    command.add_argument("--seeds", type=_positive, default=5, metavar="N", help="networks per width; default: 5")
+    command.add_argument("--plot", metavar="OUT.png", help="draw the losses against the step")
+    command.add_argument("--json", action="store_true", help="print JSON, with the outputs")
+
+
 def _explain(commands: Any) -> None:
     command = _command(commands, "explain", language.explain, "explain a code of the checker")
     command.add_argument("code", metavar="CODE", help="for example NT201")
@@ -140,6 +156,19 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"a positive whole number is needed, got {text!r}")
     return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number is needed, got {text!r}")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number is needed, got {text!r}") from None
 
 
 def _widths(text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The commands of the proof by experiment: simulate, limit."""
+"""The commands of the proof by experiment: simulate, limit, train."""
 
 from __future__ import annotations
 
@@ -59,4 +59,28 @@ def limit(args: argparse.Namespace) -> int:
     from netsor.compilers.limit import limit as true_limit
 
     print(str(true_limit(p, x)).rstrip("\n"))
+    return OK
+
+
+def train(args: argparse.Namespace) -> int:
+    """Print the losses of the limit of training, step by step, and those of finite widths beside it."""
+    p = load(args.file, parse(args.set))
+    if args.plot is not None:
+        arrays.writable(args.plot)
+    x, y = arrays.read(args.x, p), arrays.read(args.y, p)
+    test = None if args.test is None else arrays.read(args.test, p)
+
+    from netsor.train import train as trained
+
+    q = trained(p, x, y, args.steps, args.lr, loss=args.loss, reduction=args.reduction, test_inputs=test)
+
+    from netsor.compilers.limit import limit as true_limit
+    from netsor.compilers.predict.curves import curves
+
+    found = curves(true_limit(q), args.widths, args.seeds)
+    print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if args.json else found)
+    if args.plot is not None:
+        from netsor.cli.plot import draw
+
+        draw(found, args.plot)
     return OK

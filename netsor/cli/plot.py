@@ -1,4 +1,4 @@
-"""The figure of `netsor simulate --plot`: deviation from the limit against width."""
+"""The figures of `netsor simulate --plot`, deviation from the limit against width, and of `netsor train --plot`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from netsor.cli.problems import UsageError
 
 
-def draw(results: Sequence[Any], path: str) -> None:
-    """Mean deviations with their 95% intervals on logarithmic axes, fitted slopes, and a guide of slope −1/2."""
+def draw(results: Any, path: str) -> None:
+    """A list of simulations: mean deviations with their 95% intervals, slopes, and a guide; or curves of training."""
     from netsor.compilers.experiment.figure import save
 
     try:
-        save(results, path)
+        save(results, path) if isinstance(results, Sequence) else results.save(path)
     except ImportError:
         raise UsageError("figures need matplotlib, which is not installed", 'pip install ".[plot]"') from None
     except ValueError as error:

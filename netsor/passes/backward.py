@@ -11,6 +11,7 @@ one late-bound shift in the other direction for each late-bound shift of the for
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 import sympy as sp
 
@@ -48,11 +49,16 @@ def add_backward(p: Program, output: str | None = None) -> None:
             f"{p.name} already states gradients", code="NT110", location=p.gradients[0].loc,
             hint="ns.forward_part(p) is the program without its backward pass",
         )  # fmt: skip
+    sweep(p, outputs, {}, _width(outputs[0].readout))
+
+
+def sweep(p: Program, outputs: tuple[ir.Output, ...], seeds: Mapping[ir.Var, Expr], width: ir.Width) -> None:
+    """Append the backward lines of outputs, or of L with seeds[c] = ∂L/∂c of C-vars: dy = n ∂L/∂y, n the width."""
     late = _late_shifts(p)
     guess: Guess = {s.out: tuple(d for d in s.out.dims if d.axis == s.axis) for s in late}
     while True:
         saved = p.copy()
-        found = _Pass(p, outputs, late, guess).run()
+        found = _Pass(p, outputs, seeds, width, late, guess).run()
         if all(_same(found[v], guess[v]) for v in guess):
             return
         p.restore(saved)
@@ -121,8 +127,8 @@ def _line_of(p: Program, v: ir.Var) -> ir.Line:
     return next(line for line in p.lines if line.out is v)
 
 
-def _active(p: Program, outputs: tuple[ir.Output, ...], sources: set[ir.Var]) -> set[ir.Var]:
-    """Variables that depend on a source and on which the output depends."""
+def _active(p: Program, ends: set[ir.Var], sources: set[ir.Var]) -> set[ir.Var]:
+    """Variables that depend on a source and on which one of the ends depends."""
     up: dict[ir.Var, list[ir.Var]] = {}
     down: dict[ir.Var, list[ir.Var]] = defaultdict(list)
     for line in p.lines:
@@ -132,7 +138,6 @@ def _active(p: Program, outputs: tuple[ir.Output, ...], sources: set[ir.Var]) ->
         up[line.out] = read
         for v in read:
             down[v].append(line.out)
-    ends = {o.vector for o in outputs} | ({o.readout for o in outputs} & sources)
     return closure(sources, lambda v: down.get(v, ())) & closure(ends, lambda v: up.get(v, ()))
 
 
@@ -142,13 +147,18 @@ def _active(p: Program, outputs: tuple[ir.Output, ...], sources: set[ir.Var]) ->
 class _Pass:
     """One backward sweep, given the axes of the gradients of late-bound shifts."""
 
-    def __init__(self, p: Program, outputs: tuple[ir.Output, ...], late: tuple[ir.Shift, ...], guess: Guess) -> None:
+    def __init__(
+        self, p: Program, outputs: tuple[ir.Output, ...], seeds: Mapping[ir.Var, Expr], width: ir.Width,
+        late: tuple[ir.Shift, ...], guess: Guess,
+    ) -> None:  # fmt: skip
         self.p = p
         self.outputs = outputs
+        self.seeds = seeds
         self.sources = _sources(p, outputs)
-        self.active = _active(p, outputs, self.sources)
+        ends = {o.vector for o in outputs} | ({o.readout for o in outputs} & self.sources) | set(seeds)
+        self.active = _active(p, ends, self.sources)
         self.forward = {line.out for line in p.lines}
-        self.rules = Adjoints(p, _width(outputs[0].readout))
+        self.rules = Adjoints(p, width)
         self.terms: dict[ir.Var, list[Expr]] = defaultdict(list)
         self.known: dict[sp.Expr, ir.Var] = {}
         self.late = {s.out: s for s in late}
@@ -167,6 +177,8 @@ class _Pass:
             start = len(self.p.lines)
             self._seed(output)
             self.p.locate(start, output.loc)
+        for c, seed in self.seeds.items():
+            self.terms[c].append(seed)
         for line in reversed(lines):
             if line.out in self.active:
                 start = len(self.p.lines)

@@ -144,6 +144,38 @@ ARRAYS = (
         "the predictions page",
         "predictor.max_learning_rate",
     ),
+    Code(
+        "NT630",
+        "an argument of training",
+        "Steps, rates, batches, the loss, targets or names of arrays do not fit the program or its samples.",
+        "ns.train(p, x, y, steps=3, lr=0.1, batches=[[0, 99]])",
+        "the training page",
+        "the message says what fits",
+    ),
+    Code(
+        "NT631",
+        "nothing to train",
+        "Every array is frozen or has trainable=False.",
+        "ns.train(p, x, y, steps=3, lr=0.1, freeze=('W1', 'v'))",
+        "the training page",
+        "leave one array to train",
+    ),
+    Code(
+        "NT632",
+        "an output with axes cannot be trained",
+        "A loss is a function of one number per sample and output; the output has an axis besides.",
+        "ns.train(programs.batchnorm_mlp(), x, y, steps=3, lr=0.1)",
+        "the training page",
+        "sum or average over the axis, or give every class its own output",
+    ),
+    Code(
+        "NT633",
+        "training diverged",
+        "The outputs overflow after the step that is named.",
+        "ns.limit(ns.train(p, x, y, steps=50, lr=1e3)).scalar('f[50]')",
+        "the training page",
+        "take a smaller learning rate",
+    ),
 )
 
 RULES = (

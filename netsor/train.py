@@ -1,0 +1,277 @@
+"""Training as a program: SGD in the maximal update parametrisation (Yang and Hu 2021), step by step.
+
+The output is f = v·x/n, and with dy := n ∂L/∂y for every vector y of a step, L that step's loss, its update by learning
+rate η is, for W = multiplier · ω/√cols and g = multiplier · β,
+
+    W z  −=  η multiplier² Σ_uses dh moment(x z)          Wᵀ a  −=  η multiplier² (rows/cols) Σ_uses x moment(dh a)
+    g    −=  η multiplier² dg
+
+over the uses h = W x and all samples (a use h = Wᵀ x moves W by x dhᵀ). The columns of an embedding matrix are input
+vectors (`netsor.sgd.batch`), and so is the readout. So every step is the program's own forward lines, with W_t z
+written as W_0 z minus the sums of all steps before, and its own backward lines: straight-line NETSOR⊤. The x and dh of
+the steps before are one family over the axis `past` for every use: a constant number of lines for every step.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, cast
+
+import sympy as sp
+
+from netsor import ir
+from netsor.constants import free_name
+from netsor.declared import as_program
+from netsor.dsl import Program, moment
+from netsor.expressions import Expr
+from netsor.functions import exact
+from netsor.quantity import nested
+from netsor.sgd.arguments import Loss, Recursion, bad, batch_schedule, loss_of, recursions, refuse, target_array
+from netsor.sgd.base import Base
+from netsor.sgd.batch import joined
+from netsor.sgd.history import History, gathered
+from netsor.sgd.relabel import relabelled
+
+Vars = dict[ir.Var, ir.Var]
+
+
+def train(
+    p: Program, inputs: Any, targets: Any, steps: int, lr: Any, loss: Any = "mse", reduction: str = "mean",
+    test_inputs: Any = None, batches: Any = None, momentum: Any = 0, weight_decay: Any = 0, freeze: Sequence[str] = (),
+) -> Program:  # fmt: skip
+    """The program of p trained for some steps of SGD on given samples, in the maximal update parametrisation.
+
+    It returns `f[t]`, the outputs after t steps on training and test samples, and `loss[t]`, every training sample's
+    loss; the variables of step t are called `<name>_t<t>`. `ns.limit` gives their limits.
+    """
+    if reduction not in ("mean", "sum"):
+        raise bad(f'reduction is "mean" or "sum", got {reduction!r}')
+    p = as_program("ns.train", p)
+    refuse(p, freeze)
+    base = Base(p, *joined(p, inputs, test_inputs), frozenset(freeze))
+    schedule = batch_schedule(batches, steps, base.count)
+    found = loss_of(loss, base.classes)
+    outputs = 1 if base.classes is None else cast(int, base.classes.size)
+    values = target_array(targets, base.count, outputs, loss)
+    rates = recursions([line.out.name for line in base.trained], lr, momentum, weight_decay)
+    training = Training(base, found, nested("targets", values), rates, reduction == "mean")
+    for t in range(steps):
+        training.evaluate(t)
+        training.step(t, schedule[t])
+    training.evaluate(steps)
+    return training.p
+
+
+# ---------------------------------------------------------------- the steps
+
+
+@dataclass
+class Weight:
+    """A trained matrix: its optimiser, multiplier², rows/cols, and what its uses have seen."""
+
+    recursion: Recursion
+    factor: sp.Expr
+    ratio: sp.Expr
+    uses: dict[ir.MatMul, History] = field(default_factory=dict)
+
+
+class Training:
+    """The program being written: `evaluate(t)` writes the forward lines of step t, `step(t, …)` the rest of it."""
+
+    def __init__(self, base: Base, loss: Loss, targets: Any, rates: Mapping[str, Recursion], mean: bool) -> None:
+        self.base, self.loss, self.targets, self.mean = base, loss, targets, mean
+        q = base.program
+        self.p = p = Program.from_parts(q.name, q.widths, (), functions=q.functions)
+        for axis in q.axes:
+            p.as_axis(axis)
+        self.fixed: Vars = {}
+        self.state: Vars = {}
+        self.buffers: dict[ir.Var, Expr] = {}
+        self.rates = rates
+        self.weights: dict[ir.Var, Weight] = {}
+        self.now: Vars = {}
+        self.gathered: dict[tuple[ir.Var, tuple[int, ...]], ir.Var] = {}
+        self.batch_axes: dict[int, ir.Axis] = {}
+        self.aims: dict[tuple[int, ...], Expr] = {}
+        self.past = p.fresh_axis("past", None)
+        self.past_axes: dict[ir.Axis, ir.Axis] = {}
+        for line in (*base.forward, *base.backward):
+            self._fixed(line)
+        self._weights()
+
+    # ------------------------------------------------------------ what stays
+
+    def _fixed(self, line: ir.Line) -> None:
+        base = self.base
+        vector = isinstance(line, ir.InputVector)
+        if (line.out in base.moving and not vector) or (line in base.backward and base.sample in line.out.axes):
+            return
+        self._twin(line.out, "", None, line.out.kind, self.fixed)
+        self.p.add(relabelled(line, self.fixed.__getitem__))
+        if vector and line in base.trained:
+            self.state[line.out] = self.fixed[line.out]
+
+    def _weights(self) -> None:
+        for line in self.base.trained:
+            if isinstance(line, ir.InputMatrix):
+                rows, cols = (exact(cast(ir.Width, d).ratio) for d in (line.out.rows, line.out.cols))
+                rates = self.rates[line.out.name]
+                self.weights[line.out] = Weight(rates, exact(line.multiplier) ** 2, rows / cols)
+        for use in self.base.forward:
+            if isinstance(use, ir.MatMul) and use.out in self.base.gradients:
+                root = self.base.roots[use.matrix][0]
+                if root in self.weights:
+                    self.weights[root].uses[use] = History(self.p, self.past, root.axes)
+
+    def _twin(self, v: ir.Var, suffix: str, batch: ir.Dim | None, kind: ir.Kind, into: Vars) -> None:
+        """A variable of the new program for one of a step, along the batch's axis instead of the samples'."""
+        dims = v.dims if batch is None else tuple(batch if d.axis == self.base.sample else d for d in v.dims)
+        name = None if self.base.program.is_unnamed(v) else free_name(self.p, f"{v.name}{suffix}")
+        into[v] = self.p.new_var(name, kind, v.rows, v.cols, dims)
+
+    # ------------------------------------------------------------ the lines of a step
+
+    def evaluate(self, t: int) -> None:
+        """The forward lines on all samples, and what is returned."""
+        base, p = self.base, self.p
+        self.now = dict(self.fixed) | self.state
+        lines = [x for x in base.forward if x.out in base.moving and not isinstance(x, ir.InputVector)]
+        self._block(lines, t, None, self.now.__getitem__, self.now)
+        f = self.now[base.f]
+        train = tuple(range(base.count))
+        loss = self.loss.value(self._take(f, train), self._aim(train))
+        p.returns(f"f[{t}]", f)
+        p.returns(f"loss[{t}]", p.let(free_name(p, f"loss_t{t}"), loss))
+
+    def step(self, t: int, batch: tuple[int, ...]) -> None:
+        """χ, the backward lines on the batch, and what they change."""
+        base, back = self.base, Vars()
+        scale = sp.Rational(1, len(batch)) if self.mean else sp.Integer(1)
+        slope = self.loss.slope(self._take(self.now[base.f], batch), self._aim(batch)) * scale
+        back[base.chi] = self.p.let(free_name(self.p, f"{base.chi.name}_t{t}"), slope).var
+
+        def read(v: ir.Var) -> ir.Var:
+            return back[v] if v in back else self._take(self.now[v], batch).var
+
+        lines = [x for x in base.backward if x.out in base.moving or base.sample in x.out.axes]
+        self._block(lines, t, ir.Dim(self._axis(batch), len(batch)), read, back)
+        for weight in self.weights.values():
+            for use, history in weight.uses.items():
+                self._remember(use, history, read, self._axis(batch))
+            weight.recursion.step()
+        for line in base.trained:
+            if isinstance(line, ir.InputVector):
+                self._vector(line, t, read)
+
+    def _block(
+        self, lines: Sequence[ir.Line], t: int, batch: ir.Dim | None, read: Callable[[ir.Var], ir.Var], into: Vars
+    ) -> None:  # fmt: skip
+        """The lines of a step, along the batch's axis, reading and making variables of the new program."""
+        for line in lines:
+            changed = isinstance(line, ir.MatMul) and self._changed(line)
+            self._twin(line.out, f"_t{t}", batch, "H" if changed else line.out.kind, into)
+        for line in lines:
+            made = relabelled(line, read, lambda a: batch.axis if batch and a == self.base.sample else a)
+            if isinstance(line, ir.MatMul) and isinstance(made, ir.MatMul) and self._changed(line):
+                self._product(line, made)
+            else:
+                self.p.add(made)
+
+    # ------------------------------------------------------------ samples
+
+    def _axis(self, batch: tuple[int, ...]) -> ir.Axis:
+        """The axis of a batch: that of the samples when it is all of them, in order."""
+        if batch == tuple(range(cast(int, self.base.sample.size))):
+            return self.base.sample
+        if len(batch) not in self.batch_axes:
+            self.batch_axes[len(batch)] = self.p.fresh_axis("batch", len(batch))
+        return self.batch_axes[len(batch)]
+
+    def _take(self, v: ir.Var, batch: tuple[int, ...]) -> Expr:
+        """A variable on the samples of a batch."""
+        axis = self._axis(batch)
+        if axis == self.base.sample or self.base.sample not in v.axes:
+            return cast(Expr, self.p.handle(v))
+        if (v, batch) not in self.gathered:
+            self.gathered[v, batch] = gathered(self.p.handle(v), self.base.sample, batch, axis).var
+        return cast(Expr, self.p.handle(self.gathered[v, batch]))
+
+    def _aim(self, batch: tuple[int, ...]) -> Expr:
+        """The targets of a batch."""
+        if batch not in self.aims:
+            dims: list[ir.Axis | ir.Dim] = [ir.Dim(self._axis(batch), len(batch))]
+            dims += [] if self.base.classes is None else [self.base.classes]
+            values = tuple(self.targets[i] for i in batch)
+            self.aims[batch] = self.p.constant(values, dims, free_name(self.p, "target"))
+        return self.aims[batch]
+
+    # ------------------------------------------------------------ what a step changes
+
+    def _changed(self, line: ir.MatMul) -> bool:
+        """Is its matrix another than at the start?"""
+        weight = self.weights.get(self.base.roots[line.matrix][0])
+        return weight is not None and (weight.recursion.kept != 1 or any(h.sizes for h in weight.uses.values()))
+
+    def _product(self, line: ir.MatMul, made: ir.MatMul) -> None:
+        """kept · W_0 z − multiplier² Σ_uses Σ_past moved · left moment(right z), the roles changed for W_0ᵀ z."""
+        p, (root, flipped) = self.p, self.base.roots[line.matrix]
+        weight, z = self.weights[root], p.handle(made.vector)
+        first = p.new_var(None, "G", made.out.rows, None, made.out.dims)
+        total = p.add(ir.MatMul(first, made.matrix, made.vector, line.loc)) * weight.recursion.kept
+        factor = weight.factor * (weight.ratio if flipped else 1)
+        for history in weight.uses.values():
+            if history.left is not None and history.right is not None:
+                write, read = (history.right, history.left) if flipped else (history.left, history.right)
+                total = total - self._moved(history, weight.recursion, write, read, z) * factor
+        args, params = p.split(total.sym)
+        p.add(ir.Nonlin(made.out, p.positional(total.sym, args, params), args, params, line.loc))
+
+    def _moved(self, history: History, recursion: Recursion, write: Expr, read: Expr, z: Expr) -> Expr:
+        """Σ_past moved · write moment(read z)."""
+        c, moved = moment(read * z), recursion.moved
+        same = len(set(moved)) == 1
+        if not same:
+            values = tuple(float(m) for m, size in zip(moved, history.sizes, strict=True) for _ in range(size))
+            c = c * self.p.constant(values, (ir.Dim(self.past, len(values)),))
+        term = write * c
+        for axis in {a: None for x in (write, read) for a in x.axes if a not in history.own}:
+            term = term.sum(axis)
+        return term * moved[0] if same else term
+
+    def _remember(self, use: ir.MatMul, history: History, read: Callable[[ir.Var], ir.Var], batch: ir.Axis) -> None:
+        x, dh = (self.p.handle(read(v)) for v in (use.vector, self.base.gradients[use.out]))
+        flipped = self.base.roots[use.matrix][1]
+        history.add(*((x, dh) if flipped else (dh, x)), batch, self._other)
+
+    def _other(self, axis: ir.Axis) -> ir.Axis:
+        if axis not in self.past_axes:
+            self.past_axes[axis] = self.p.fresh_axis(f"{axis.name}_past", axis.size)
+        return self.past_axes[axis]
+
+    def _vector(self, line: ir.InputVector, t: int, read: Callable[[ir.Var], ir.Var]) -> None:
+        """m ← μ m + multiplier² dg + λ g, g ← g − η m."""
+        p, rates = self.p, self.rates[line.out.name]
+        g = p.handle(self.state[line.out])
+        m = g * rates.decay
+        if line.out in self.base.gradients:
+            square = self.base.batched.squares.get(line.out, exact(line.multiplier) ** 2)
+            m = m + p.handle(read(self.base.gradients[line.out])) * square
+        if rates.momentum != 0:
+            m = p.let(free_name(p, f"m_{line.out.name}_t{t}"), m + self.buffers.get(line.out, 0) * rates.momentum)
+            self.buffers[line.out] = m
+        moved = g - m * rates.lr
+        if moved.sym != g.sym:
+            self.state[line.out] = p.let(free_name(p, f"{line.out.name}_t{t + 1}"), moved).var
+
+
+class _CallableModule(ModuleType):
+    """`netsor.train` is this module and the function, as `netsor.backprop` is."""
+
+    def __call__(self, *args: Any, **more: Any) -> Program:
+        return train(*args, **more)
+
+
+sys.modules[__name__].__class__ = _CallableModule
