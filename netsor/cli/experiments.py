@@ -70,7 +70,7 @@ def train(args: argparse.Namespace) -> int:
     x, y = arrays.read(args.x, p), arrays.read(args.y, p)
     test = None if args.test is None else arrays.read(args.test, p)
 
-    from netsor.train import train as trained
+    from netsor.passes.train import train as trained
 
     q = trained(p, x, y, args.steps, args.lr, loss=args.loss, reduction=args.reduction, test_inputs=test)
 

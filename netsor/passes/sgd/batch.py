@@ -17,13 +17,13 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
-from netsor.dsl import Program
+from netsor.build.program import Program
+from netsor.build.quantity import nested
 from netsor.errors import InputError
 from netsor.facts import closure, fan_in, inputs_of
 from netsor.functions import exact
+from netsor.passes.sgd.relabel import relabelled
 from netsor.positions import size_at
-from netsor.quantity import nested
-from netsor.sgd.relabel import relabelled
 
 Array = np.ndarray[Any, Any]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from netsor import constants, ir
-from netsor.dsl import Program
-from netsor.expressions import Expr
+from netsor import ir
+from netsor.build import constants
+from netsor.build.expressions import Expr
+from netsor.build.program import Program
 
 
 class History:

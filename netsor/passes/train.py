@@ -7,7 +7,7 @@ rate η is, for W = multiplier · ω/√cols and g = multiplier · β,
     g    −=  η multiplier² dg
 
 over the uses h = W x and all samples (a use h = Wᵀ x moves W by x dhᵀ). The columns of an embedding matrix are input
-vectors (`netsor.sgd.batch`), and so is the readout. So every step is the program's own forward lines, with W_t z
+vectors (`netsor.passes.sgd.batch`), and so is the readout. So every step is the program's own forward lines, with W_t z
 written as W_0 z minus the sums of all steps before, and its own backward lines: straight-line NETSOR⊤. The x and dh of
 the steps before are one family over the axis `past` for every use: a constant number of lines for every step.
 """
@@ -23,17 +23,17 @@ from typing import Any, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.constants import free_name
-from netsor.declared import as_program
-from netsor.dsl import Program, moment
-from netsor.expressions import Expr
+from netsor.build.constants import free_name
+from netsor.build.declared import as_program
+from netsor.build.expressions import Expr
+from netsor.build.program import Program, moment
+from netsor.build.quantity import nested
 from netsor.functions import exact
-from netsor.quantity import nested
-from netsor.sgd.arguments import Loss, Recursion, bad, batch_schedule, loss_of, recursions, refuse, target_array
-from netsor.sgd.base import Base
-from netsor.sgd.batch import joined
-from netsor.sgd.history import History, gathered
-from netsor.sgd.relabel import relabelled
+from netsor.passes.sgd.arguments import Loss, Recursion, bad, batch_schedule, loss_of, recursions, refuse, target_array
+from netsor.passes.sgd.base import Base
+from netsor.passes.sgd.batch import joined
+from netsor.passes.sgd.history import History, gathered
+from netsor.passes.sgd.relabel import relabelled
 
 Vars = dict[ir.Var, ir.Var]
 
@@ -268,7 +268,7 @@ class Training:
 
 
 class _CallableModule(ModuleType):
-    """`netsor.train` is this module and the function, as `netsor.backprop` is."""
+    """`netsor.passes.train` is this module and the function, as `netsor.passes.backward` is."""
 
     def __call__(self, *args: Any, **more: Any) -> Program:
         return train(*args, **more)

@@ -8,12 +8,12 @@ from typing import Any, cast
 import sympy as sp
 
 from netsor import ir
-from netsor.backprop import forward_part, sweep
-from netsor.constants import free_name
-from netsor.dsl import Program, moment
-from netsor.expressions import Expr
+from netsor.build.constants import free_name
+from netsor.build.expressions import Expr
+from netsor.build.program import Program, moment
 from netsor.facts import ancestors, matrices, trained
-from netsor.sgd.batch import Batched, dependents
+from netsor.passes.backward import forward_part, sweep
+from netsor.passes.sgd.batch import Batched, dependents
 
 
 class Base:

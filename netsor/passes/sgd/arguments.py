@@ -10,12 +10,12 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
-from netsor.adjoints import derivative
-from netsor.dsl import Program, softmax
+from netsor.build.expressions import Expr
+from netsor.build.program import Program, softmax
 from netsor.errors import CheckError, InputError, UnsupportedError
-from netsor.expressions import Expr
 from netsor.functions import exact
-from netsor.sgd.batch import Array, array
+from netsor.passes.adjoints import derivative
+from netsor.passes.sgd.batch import Array, array
 
 OnScalars = Callable[[Expr, Expr], Expr]
 
@@ -171,7 +171,7 @@ def _rate(what: str, value: Any) -> sp.Expr:
 
 def refuse(p: Program, freeze: Sequence[str]) -> None:
     """Programs that have no such limit, or whose training this pass does not write."""
-    from netsor.check import check
+    from netsor.checker import check
 
     if not p.outputs:
         raise bad(f"{p.name} has no output", "end the forward pass with p.output(v, x)")
