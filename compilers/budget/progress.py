@@ -14,7 +14,7 @@ import torch
 from netsor.errors import SlowWarning
 
 LONG = 10.0  # seconds beyond which a call is announced
-ENOUGH = 0.5  # seconds of work by which the rest is judged
+ENOUGH = 2.0  # seconds of work by which the rest is judged
 DELAY = 2.0  # seconds after which a bar is drawn
 
 
@@ -34,6 +34,7 @@ class Progress:
         self.count = self._depth = 0
         self._bar: Any = None
         self._start = self._first = 0.0
+        self._last = (0.0, 0.0)  # when the last step was done, and its seconds a unit
 
     def __enter__(self) -> Progress:
         self._depth += 1
@@ -63,16 +64,18 @@ class Progress:
 
     def done(self, count: int) -> None:
         """So many more units are done."""
+        now = time.monotonic()
+        before = self._last[0] if self.count else self._first
         self.count += count
+        self._last = now, (now - before) / max(count, 1)
         if self._bar is not None:
             self._bar.update(count)
         elif self.count < self.total:
             self._look()
 
     def _look(self) -> None:
-        now = time.monotonic()
-        passed = now - self._start
-        whole = self._first - self._start + (now - self._first) / self.count * self.total
+        passed = time.monotonic() - self._start
+        whole = passed + self._last[1] * (self.total - self.count)  # the first steps prepare what later ones share
         if whole > LONG and passed > ENOUGH:
             self._announce(whole)
         if self.show or (whole > DELAY and self.show is None and terminal()):
