@@ -30,6 +30,7 @@ _WHERE = {
     "netsor.compilers.limit": ("limit",),
     "netsor.compilers.predict": ("predict",),
     "netsor.compilers.results": ("KernelResult",),
+    "netsor.compilers.store": ("open_gram",),
     "netsor.convention": ("unit_variance",),
     "netsor.declared": ("program",),
 }  # fmt: skip
@@ -41,7 +42,7 @@ __all__ = [
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
     "backprop", "unit_variance", "Report", "check",
-    "Kernel", "KernelResult", "compile", "derive", "limit", "plot", "predict", "simulate", "v_transform",
+    "Kernel", "KernelResult", "compile", "derive", "limit", "open_gram", "plot", "predict", "simulate", "v_transform",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
     "UnsupportedError",
     "layers", "programs",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from netsor.compilers.limit import limit as limit
     from netsor.compilers.predict import predict as predict
     from netsor.compilers.results import KernelResult as KernelResult
+    from netsor.compilers.store import open_gram as open_gram
     from netsor.convention import unit_variance as unit_variance
     from netsor.declared import program as program
     from netsor.dsl import Program as Program
