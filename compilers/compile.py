@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from netsor.compilers import calls, fallback, gram, ragged, transforms
-from netsor.compilers import store as stores
 from netsor.compilers import cost as costs
 from netsor.compilers import fuse as fusing
+from netsor.compilers import store as stores
 from netsor.compilers.arguments import Get, as_device, as_dtype, size_axes, wanted_names
 from netsor.compilers.arrays import as_covariance
 from netsor.compilers.derive.recursion import Recursion, output_axes

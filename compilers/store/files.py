@@ -91,7 +91,9 @@ class Store:
         blocks = self.missing()
         shown = [f"[{r.start}:{r.stop}, {c.start}:{c.stop}]" for r, c in map(self.layout.slices, blocks[:3])]
         more = f" and {len(blocks) - 3:,} more" if len(blocks) > 3 else ""
-        return f"{len(blocks):,} of {sum(1 for _ in self.layout.blocks()):,} blocks are missing: {', '.join(shown)}{more}"
+        return (
+            f"{len(blocks):,} of {sum(1 for _ in self.layout.blocks()):,} blocks are missing: {', '.join(shown)}{more}"
+        )
 
     def write(self, block: Block, values: Mapping[str, Any], report: Report) -> None:
         """The kernels of a block by key."""
@@ -119,7 +121,9 @@ class Store:
             try:
                 lock.acquire(timeout=0)
             except Timeout:
-                raise InputError(f"another process is writing to {self.path}", code="NT641", hint="wait for it") from None
+                raise InputError(
+                    f"another process is writing to {self.path}", code="NT641", hint="wait for it"
+                ) from None
         try:
             with writing(self.path):
                 for file in self.path.rglob("*.partial"):
@@ -127,6 +131,17 @@ class Store:
             yield
         finally:
             lock.release()
+
+
+def remove(path: str | Path) -> None:
+    """Remove a store; nothing else, and none that is being written to."""
+    found = Store(Path(path))
+    with found.locked():
+        draft = found.path.with_name(f"{found.path.name}.{uuid.uuid4().hex}.partial")
+        with writing(found.path):
+            found.path.rename(draft)
+    with writing(found.path):
+        shutil.rmtree(draft)
 
 
 def _name(report: Report) -> str:
@@ -146,7 +161,9 @@ def rounded_up(error: float) -> float:
 
 def damaged(file: Path, why: str) -> InputError:
     return InputError(
-        f"the chunk {file} is damaged: {why}", code="NT642", hint="remove this file, and the same call computes it again"
+        f"the chunk {file} is damaged: {why}",
+        code="NT642",
+        hint="remove this file, and the same call computes it again",
     )
 
 

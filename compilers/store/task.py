@@ -99,7 +99,7 @@ def refuse(kernel: Any, names: tuple[str, ...], ragged: bool, tracked: bool) -> 
 
 
 def chosen_tile(task: Task, r: Recursion, limits: Limits, processes: int, known: int | None) -> int:
-    """Inputs per side of a block: what is said, what the store has, or the largest that the budget and ten minutes hold.
+    """Inputs per side of a block: as said, as in the store, or the most that the budget and ten minutes hold.
 
     Raises InputError (NT606) when all processes together exceed the budget.
     """
@@ -146,4 +146,3 @@ def processes_of(number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise InputError(f"processes is a positive whole number, got {number!r}", code="NT640")
     return number
-

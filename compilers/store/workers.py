@@ -36,6 +36,7 @@ from netsor.compilers.store.workers import main
 main()
 """
 
+
 @dataclass(frozen=True)
 class Kept:
     """A batch in files that processes share."""

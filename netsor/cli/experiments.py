@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from netsor.cli import arrays
+from netsor.cli import arrays, outputs
 from netsor.cli.load import load
 from netsor.cli.problems import OK
 from netsor.cli.settings import parse
@@ -16,7 +16,7 @@ def simulate(args: argparse.Namespace) -> int:
     """Compare finite widths with the limit: a table or JSON, and a figure when asked."""
     programs = [load(file, parse(args.set)) for file in args.files]
     if args.plot is not None:
-        arrays.writable(args.plot)
+        outputs.writable(args.plot, args.force)
     inputs = [arrays.read(args.x, p) for p in programs]
 
     from netsor.compilers.finite import simulate as simulation
