@@ -13,6 +13,7 @@ import uuid
 import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,11 @@ class Store:
         with writing(self.path), zarr().config.set({"array.write_empty_chunks": True}):
             (self.path / STATE / _name(report)).touch()
             for array in self.layout.arrays:
-                self._group[array.path][self.layout.slices(block)] = values[array.key]
+                self._written[array.path][self.layout.slices(block)] = values[array.key]
+
+    @cached_property
+    def _written(self) -> Any:
+        return zarr().open_group(self.path, mode="r+")
 
     def report(self) -> Report:
         """How the blocks were computed, and the largest error of them."""
@@ -184,7 +189,7 @@ def _opened(path: Path) -> Any:
     if not path.exists():
         raise InputError(f"there is no store {path}", code="NT641")
     try:
-        return library.open_group(path, mode="r+")
+        return library.open_group(path, mode="r")
     except Exception as problem:  # whatever zarr says of a folder that is no group, or of its metadata
         reason = (str(problem).strip() or type(problem).__name__).splitlines()[0]
         raise InputError(f"{path} is not a store of kernels: {reason}", code="NT641") from None
