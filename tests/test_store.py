@@ -244,7 +244,7 @@ def test_a_second_writer(copied: Path) -> None:
     process = forked(other)
     ready.recv()
     try:
-        with pytest.raises(ns.InputError, match="NT641 another process is writing to"):
+        with pytest.raises(ns.InputError, match=r"NT641 another process is writing to"):
             kernel().gram(X, store=copied)
     finally:
         process.kill()
@@ -301,20 +301,20 @@ def test_blocks_that_are_missing(copied: Path) -> None:
 def test_changed_attributes(copied: Path) -> None:
     meta = copied / "zarr.json"
     meta.write_text(meta.read_text().replace('"seed": 0', '"seed": 1'))
-    with pytest.raises(ns.InputError, match="NT641 the attributes of .* were changed"):
+    with pytest.raises(ns.InputError, match=r"NT641 the attributes of .* were changed"):
         kernel(seed=1).gram(X, store=copied)
     meta.write_text(meta.read_text()[:200])
-    with pytest.raises(ns.InputError, match="NT641 .* is not a store of kernels"):
+    with pytest.raises(ns.InputError, match=r"NT641 .* is not a store of kernels"):
         ns.open_gram(copied)
 
 
 def test_what_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(ns.InputError, match="NT641 there is no store"):
+    with pytest.raises(ns.InputError, match=r"NT641 there is no store"):
         ns.open_gram(tmp_path / "k.zarr")
     (tmp_path / "x.zarr").write_text("text")
     zarr.create_group(tmp_path / "other.zarr")
     for name in ("x.zarr", "other.zarr", "."):
-        with pytest.raises(ns.InputError, match="NT641 .* is not a store of kernels"):
+        with pytest.raises(ns.InputError, match=r"NT641 .* is not a store of kernels"):
             kernel().gram(X, store=tmp_path / name)
     with pytest.raises(ns.InputError, match=r"NT641 .*k\.zarr cannot be written: Not a directory"):
         kernel().gram(X, store=tmp_path / "x.zarr" / "k.zarr")
@@ -328,7 +328,7 @@ def test_a_folder_that_is_read_only(copied: Path, tmp_path: Path) -> None:
     for folder in (copied / "ntk/c/0", copied / "state", tmp_path):
         folder.chmod(0o555)
     for path in (copied, tmp_path / "new.zarr"):
-        with pytest.raises(ns.InputError, match="NT641 .* cannot be written: Permission denied"):
+        with pytest.raises(ns.InputError, match=r"NT641 .* cannot be written: Permission denied"):
             kernel().gram(X, store=path)
     for folder in (copied / "ntk/c/0", copied / "state", tmp_path):
         folder.chmod(0o755)
@@ -340,14 +340,14 @@ ROWS = [np.ones((3, 2)), np.ones((4, 2))]
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda p: ns.compile(programs.gru()).gram(ROWS[0][None], store=p), ns.UnsupportedError, "NT702 .*all inputs tog"),
+        (lambda p: ns.compile(programs.gru()).gram(ROWS[0][None], store=p), ns.UnsupportedError, "NT702.*all inputs"),
         (lambda p: ns.compile(programs.rnn()).gram(ROWS, store=p), ns.InputError, "NT640 .*samples of different size"),
         (lambda p: kernel().gram(torch.ones(2, 3, requires_grad=True), store=p), ns.InputError, "NT640 .*gradients"),
         (lambda p: kernel(fuse=True).gram(X, store=p), ns.InputError, "NT640 .*fuse=True"),
         (lambda p: kernel().gram(X, store=p, processes=0), ns.InputError, "NT640 processes is a positive"),
         (lambda p: kernel().gram(X, processes=2), ns.InputError, "NT640 .*write to a store"),
         (lambda p: kernel().gram(X, store=p, memory="10kB"), ns.InputError, "NT606 .*blocks of 1 × 1 pairs need"),
-        (lambda p: torch.func.vmap(lambda x: kernel().gram(x, store=p).ntk)(torch.ones(2, 3, 4)), ns.InputError, "NT640"),
+        (lambda p: torch.func.vmap(lambda x: kernel().gram(x, store=p).ntk)(torch.ones(1, 2, 3)), ns.InputError, "640"),
     ],
 )  # fmt: skip
 def test_calls_without_a_store(
@@ -364,7 +364,7 @@ def test_numeric_functions_and_scalars_have_no_store(tmp_path: Path) -> None:
     n, x = p.width("n"), p.data("x")
     h = p.let("h", p.matrix("W", n, x) @ x)
     p.returns("c", ns.moment(h * h))
-    p.output(p.readout("v", n), ns.numeric("wave", torch.sin)(h))
+    p.output(p.readout("v", n), ns.numeric("wave", torch.sin, derivative=torch.cos)(h))
     with pytest.raises(ns.InputError, match=r"NT640 p has no store: .*numeric functions \(wave\)"):
         ns.compile(p).gram(X, store=tmp_path / "k.zarr", get="nngp")
     q = ns.Program("q")

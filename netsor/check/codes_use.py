@@ -147,8 +147,8 @@ ARRAYS = (
     Code(
         "NT640",
         "a call that has no store",
-        "Blocks of a store are computed apart from each other and compared with the call that goes on with them: kernels"
-        " only, of samples of one size, as plain numbers, by functions with a content.",
+        "Blocks of a store are computed apart from each other, and another call may go on with them: kernels of pairs"
+        " only, of samples of one size, as plain numbers, by functions whose content can be compared.",
         "kernel.gram([x7, x9], store='k.zarr')   # sequences of 7 and of 9 tokens",
         "the page on large kernels",
         "write what the message proposes",
