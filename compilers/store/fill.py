@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def _by_one(task: Task, store: Store, todo: list[Block]) -> Iterator[Block]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> Generator[None]:
     """Sums of several threads depend on how many they are."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

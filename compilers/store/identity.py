@@ -19,7 +19,7 @@ DIGESTS = ("program", "x1", "x2")  # too long to be shown
 
 def identity(kernel: Any, names: tuple[str, ...], one: Inputs, two: Inputs | None, tile: int) -> Identity:
     """By name, in the order in which differences are looked for."""
-    found = {"netsor": netsor.__version__, "torch": version("torch"), "get": list(names)}
+    found: Identity = {"netsor": netsor.__version__, "torch": version("torch"), "get": list(names)}
     found |= {"dtype": str(one.dtype).removeprefix("torch."), "device": one.device.type}
     found |= {key: kernel.options[key] for key in sorted(kernel.options)}
     found |= {"assume_gia": kernel.assumed, "fuse": kernel.fuse, "convention": getattr(kernel, "convention", None)}
@@ -33,7 +33,7 @@ def digest(data: Inputs) -> str:
     total = hashlib.sha256()
     for name, tensor in sorted(data.arrays.items()):
         total.update(f"{name!r} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        total.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+        total.update(memoryview(tensor.numpy(force=True).data))
     return total.hexdigest()
 
 

@@ -118,7 +118,7 @@ def shared(
         with writing(Path(folder)):
             one = Kept.written(task.one, Path(folder), "x1")
             two = None if task.two is None else Kept.written(task.two, Path(folder), "x2")
-        bare: Any = replace(task, one=None, two=None)
+        bare = replace(task, one=one.empty, two=None if two is None else two.empty)
         workers: list[Worker] = []
         try:
             workers += [Worker((number, bare, one, two, path)) for number in range(count)]
