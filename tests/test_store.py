@@ -120,6 +120,18 @@ def test_pairs_of_two_blocks_that_nearly_coincide_are_repaired(tmp_path: Path) -
         np.testing.assert_allclose(read[3, 50], read[3, 3], rtol=2**-23)
 
 
+@pytest.mark.parametrize("make", [lambda: programs.mlp(2, "tanh"), lambda: programs.mlp(1, "elu")])
+def test_blocks_do_not_depend_on_those_before_them(
+    make: Callable[[], ns.Program], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.from_numpy(X * np.random.default_rng(1).lognormal(size=(60, 1))).float()
+    missing, stores = Store.missing, [tmp_path / "one.zarr", tmp_path / "two.zarr"]
+    ns.compile(make()).gram(x, store=stores[0], tile=20)
+    monkeypatch.setattr(Store, "missing", lambda self: missing(self)[::-1])
+    ns.compile(make()).gram(x, store=stores[1], tile=20)
+    assert chunks(stores[0]) == chunks(stores[1])
+
+
 def test_threads_of_the_caller_change_nothing_and_stay(whole: Path, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-import torch
+import numpy as np
 
 import netsor
 from netsor.compilers.inputs import Inputs
@@ -33,7 +33,7 @@ def digest(data: Inputs) -> str:
     total = hashlib.sha256()
     for name, tensor in sorted(data.arrays.items()):
         total.update(f"{name!r} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        total.update(memoryview(tensor.numpy(force=True).data))
+        total.update(memoryview(np.ascontiguousarray(tensor.numpy(force=True))))
     return total.hexdigest()
 
 

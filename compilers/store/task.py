@@ -19,7 +19,7 @@ from netsor.errors import Diagnostic, InputError, UnsupportedError
 
 Run = Callable[[Any, Any, tuple[str, ...], Limits], KernelResult]
 LARGEST = 1024  # inputs per side of a block when nothing is said
-OPERATIONS = 600 * costs.SECOND  # of a block
+OPERATIONS = {"cpu": 2000 * costs.SECOND, "cuda": 200_000 * costs.SECOND}  # of a block: minutes
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def refuse(kernel: Any, names: tuple[str, ...], ragged: bool, tracked: bool) -> 
 
 
 def chosen_tile(task: Task, r: Recursion, limits: Limits, processes: int, known: int | None) -> int:
-    """Inputs per side of a block: as said, as in the store, or the most that the budget and ten minutes hold.
+    """Inputs per side of a block: as said, as in the store, or the most that the budget and some minutes hold.
 
     Raises InputError (NT606) when all processes together exceed the budget.
     """
@@ -121,7 +121,8 @@ def _largest(task: Task, r: Recursion, memory: int | None, processes: int, longe
     """A power of two."""
     operations = max(1, sum(costs.operations(r, task.one.features())))
     tile = LARGEST
-    while tile > 1 and tile * tile > OPERATIONS // operations:
+    most = OPERATIONS.get(task.one.device.type, OPERATIONS["cpu"])
+    while tile > 1 and tile * tile > most // operations:
         tile //= 2
     while tile > 1 and memory is not None and _bytes(task, r, min(tile, longest), processes) > memory:
         tile //= 2
