@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import random
 import resource
 import shutil
@@ -425,12 +426,17 @@ def test_a_gram_of_one_kernel_is_that_kernel(whole: Path, tmp_path: Path) -> Non
     assert (g.shape, g.dtype, g.ndim, len(g), g.names) == ((60, 60), np.float64, 2, 60, ["ntk"])
     both = ns.open_gram(whole)
     np.testing.assert_array_equal(g[3:20, ...], both["ntk"][3:20])
-    np.testing.assert_array_equal(np.asarray(g, dtype=np.float32), both.ntk.to(torch.float32))
+    np.testing.assert_array_equal(np.asarray(g, dtype=np.float32), both.to(torch.float32).ntk)
+    np.testing.assert_array_equal(np.asarray(g), both.loaded().ntk)
+    pytest.importorskip("matplotlib")
+    assert both.plot("ntk") is not None
     np.testing.assert_array_equal(both.ntk.diagonal(), np.asarray(g).diagonal())
     with pytest.raises(ns.InputError, match="holds the kernels nngp, ntk"):
         _ = both[0, 0]
     with pytest.raises(ns.InputError, match="no kernel 'h7'"):
         _ = both["h7"]
+    again = pickle.loads(pickle.dumps(both))
+    np.testing.assert_array_equal(again.ntk[3], both.ntk[3])
     assert "ntk [60, 60]" in repr(both) and "float64" in str(both.table())
 
 

@@ -51,9 +51,9 @@ class StoredKernel:
         found = self[:, :]
         return found if dtype is None else found.astype(dtype)
 
-    def to(self, dtype: torch.dtype) -> Tensor:
+    def loaded(self) -> Tensor:
         """All of it as a tensor."""
-        return torch.from_numpy(self[:, :]).to(dtype)
+        return torch.from_numpy(self[:, :])
 
     def diagonal(self) -> Any:
         """`[n, *axes, *axes′]` of a square kernel, read block by block."""
@@ -148,6 +148,20 @@ class StoredGram(KernelResult):
     @property
     def ndim(self) -> int:
         return self._only().ndim
+
+    def loaded(self) -> KernelResult:
+        """All kernels as tensors in memory."""
+        nngp, ntk = (None if k is None else k.loaded() for k in (self.nngp, self.ntk))
+        terms = None if self.terms is None else {k: v.loaded() for k, v in self.terms.items()}
+        vectors = {k: cast(Any, v).loaded() for k, v in self.vectors.items()}
+        return KernelResult(nngp, ntk, terms, vectors, self.method, self.error, self.assumed)
+
+    def to(self, dtype: torch.dtype) -> KernelResult:
+        """All kernels as tensors of another dtype."""
+        return self.loaded().to(dtype)
+
+    def plot(self, name: str | None = None) -> Any:
+        return self.loaded().plot(name)
 
     def _only(self) -> StoredKernel:
         found: Sequence[Any] = self.items()
