@@ -33,7 +33,8 @@ def digest(data: Inputs) -> str:
     total = hashlib.sha256()
     for name, tensor in sorted(data.arrays.items()):
         total.update(f"{name!r} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        total.update(memoryview(np.ascontiguousarray(tensor.numpy(force=True))))
+        plain: Any = np.ascontiguousarray(tensor.numpy(force=True))
+        total.update(plain)
     return total.hexdigest()
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from netsor.compilers.results import KernelResult, nested
 from netsor.compilers.store.files import Store
 from netsor.compilers.store.layout import Array, Block
 from netsor.errors import InputError
+
+Result = TypeVar("Result", bound=KernelResult)
 
 
 class StoredKernel:
@@ -151,10 +153,8 @@ class StoredGram(KernelResult):
 
     def loaded(self) -> KernelResult:
         """All kernels as tensors in memory."""
-        nngp, ntk = (None if k is None else k.loaded() for k in (self.nngp, self.ntk))
-        terms = None if self.terms is None else {k: v.loaded() for k, v in self.terms.items()}
-        vectors = {k: cast(Any, v).loaded() for k, v in self.vectors.items()}
-        return KernelResult(nngp, ntk, terms, vectors, self.method, self.error, self.assumed)
+        keys = {a.key: StoredKernel(self.store, a).loaded() for a in self.store.layout.arrays}
+        return _filled(KernelResult, keys, self.method, self.error, self.assumed)
 
     def to(self, dtype: torch.dtype) -> KernelResult:
         """All kernels as tensors of another dtype."""
@@ -173,15 +173,17 @@ class StoredGram(KernelResult):
         return cast(StoredKernel, found[0][1])
 
 
+def _filled(make: Callable[..., Result], kernels: dict[str, Any], *rest: Any, **fields: Any) -> Result:
+    """A result with kernels by key."""
+    found = nested(kernels)
+    named = {k: v for k, v in found.items() if k not in ("nngp", "ntk", "terms")}
+    return make(found.get("nngp"), found.get("ntk"), found.get("terms"), named, *rest, **fields)
+
+
 def stored(store: Store) -> StoredGram:
     """The kernels of a store."""
-    found = nested({a.key: StoredKernel(store, a) for a in store.layout.arrays})
-    named = {k: v for k, v in found.items() if k not in ("nngp", "ntk", "terms")}
-    method, error = store.report()
-    return StoredGram(
-        found.get("nngp"), found.get("ntk"), found.get("terms"), named, method, error, store.assumed,
-        path=store.path, store=store,
-    )  # fmt: skip
+    kernels = {a.key: StoredKernel(store, a) for a in store.layout.arrays}
+    return _filled(StoredGram, kernels, *store.report(), store.assumed, path=store.path, store=store)
 
 
 def open_gram(path: str | Path) -> StoredGram:
