@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers import store as stores
 from netsor.build.declared import as_program
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import ALL, Call, Limits, Plan, evened, parse_memory
@@ -87,14 +88,37 @@ class Kernel:
 
     def gram(
         self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None,
-        progress: bool | None = None,
+        progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
     ) -> KernelResult:  # fmt: skip
         """The same kernels by blocks within a memory budget (inputs, results and gradients counted).
 
         `tile` is the number of inputs per side of a block, instead of a budget. `progress`: whether to draw a bar;
         None draws one on a terminal when the call takes over two seconds.
+
+        With `store`, the blocks are written to a folder in zarr's format as they are computed, by `processes` at once,
+        and the result (`StoredGram`) reads them there. The same call goes on where another was interrupted.
         """
-        return self._called(x1, x2, get, Limits(parse_memory(memory), tile, progress))
+        limits = Limits(parse_memory(memory), tile, progress)
+        if store is not None:
+            return self._stored(store, x1, x2, wanted_names(get), limits, processes)
+        if processes != 1:
+            raise InputError(f"processes={processes!r} write to a store", code="NT640", hint="store='k.zarr'")
+        return self._called(x1, x2, get, limits)
+
+    def _stored(
+        self, path: str | Path, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits, processes: int
+    ) -> stores.StoredGram:
+        parts = self._parts(get)
+        if parts.rest:
+            raise stores.refuse_sampled(self.program.name, parts.why)
+        inside = calls.is_inside(x1, x2)
+        stores.refuse(self, get, not inside and (ragged.is_ragged(x1) or ragged.is_ragged(x2)), inside)
+        one, two = self._inputs(self._module(get), x1, x2)
+        stores.refuse(self, get, False, gram.tracked(one, two))
+        if two is not None and gram.same(one, two):
+            two = None
+        task = stores.Task(self, self._run, get, one, two)
+        return stores.gram(task, self._recursion(get), path, limits, processes)
 
     def diag(self, x: Any, get: Get = DEFAULT) -> KernelResult:
         """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""

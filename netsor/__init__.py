@@ -33,6 +33,7 @@ _WHERE = {
     "netsor.passes.unit_variance": ("unit_variance",),
     "netsor.build.declared": ("program",),
     "netsor.passes.train": ("train",),
+    "netsor.compilers.store": ("open_gram",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 _MODULES = ("compilers", "layers", "programs")
@@ -42,7 +43,7 @@ __all__ = [
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
     "backprop", "forward_part", "train", "unit_variance", "Report", "check",
-    "Kernel", "KernelResult", "compile", "derive", "limit", "plot", "predict", "simulate", "v_transform",
+    "Kernel", "KernelResult", "compile", "derive", "limit", "open_gram", "plot", "predict", "simulate", "v_transform",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
     "UnsupportedError",
     "layers", "programs",
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from netsor.compilers.experiment.simulate import simulate as simulate
     from netsor.compilers.limit import limit as limit
     from netsor.compilers.predict import predict as predict
+    from netsor.compilers.store import open_gram as open_gram
     from netsor.errors import CheckError as CheckError
     from netsor.errors import Diagnostic as Diagnostic
     from netsor.errors import InputError as InputError

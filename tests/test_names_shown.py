@@ -114,7 +114,9 @@ def test_results_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         p.output(p.readout("v", n), ns.relu(p.let(name, p.matrix("W", n, x) @ x)))
         Path("net.netsor").write_text(str(p), encoding="utf-8")
         np.save("X.npy", X)
-        assert main(["kernel", "net.netsor", "--x", "X.npy", "--get", f"ntk,terms,{name}", "-o", "K.npz"]) == 0
+        assert (
+            main(["kernel", "net.netsor", "--x", "X.npy", "--get", f"ntk,terms,{name}", "-o", "K.npz", "--force"]) == 0
+        )
         with np.load("K.npz") as found:
             assert set(found) == {"ntk", "terms.W", "terms.v", member(name)}
             np.testing.assert_allclose(found[member(name)], X @ X.T / 3)

@@ -30,8 +30,8 @@ def _guarded(args: argparse.Namespace) -> int:
             code: int = args.run(args)
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        print("netsor: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print("netsor: interrupted" + (f"; {stop}" if str(stop) else ""), file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone; what is still buffered goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,6 +70,10 @@ def _command(commands: Any, name: str, run: Callable[[Any], int], text: str, fil
     return command
 
 
+def _force(command: Any) -> None:
+    command.add_argument("--force", action="store_true", help="replace a file that exists")
+
+
 def _check(commands: Any) -> None:
     command = _command(commands, "check", language.check, "say whether the theorems apply to a program", "+")
     command.add_argument("--strict", action="store_true", help="warnings are errors")
@@ -94,6 +98,7 @@ def _derive(commands: Any) -> None:
 def _compile(commands: Any) -> None:
     command = _command(commands, "compile", kernels.compile, "write the kernels as a Python module", "")
     command.add_argument("-o", metavar="MODULE.py", help="where to; by default it is printed")
+    _force(command)
 
 
 def _kernel(commands: Any) -> None:
@@ -106,7 +111,11 @@ def _kernel(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--dtype", default="float64", choices=("float32", "float64"), help="default: float64")
     command.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 …")
-    command.add_argument("-o", required=True, metavar="K.npz", help="one array per name")
+    command.add_argument("-o", required=True, metavar="K.npz", help="one array per name; K.zarr is written by blocks")
+    command.add_argument("--processes", type=_positive, default=1, metavar="N", help="that compute blocks of K.zarr")
+    command.add_argument("--memory", default="2GB", metavar="SIZE", help="of all processes together; default: 2GB")
+    command.add_argument("--resume", action="store_true", help="go on with K.zarr where the same command stopped")
+    _force(command)
 
 
 def _simulate(commands: Any) -> None:
@@ -115,6 +124,7 @@ def _simulate(commands: Any) -> None:
     command.add_argument("--widths", type=_widths, default=(64, 256, 1024), metavar="N,N", help="default: 64,256,1024")
     command.add_argument("--seeds", type=_positive, default=20, metavar="N", help="networks per width; default: 20")
     command.add_argument("--plot", metavar="OUT.png", help="draw the deviation against the width")
+    _force(command)
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -137,6 +147,7 @@ def _train(commands: Any) -> None:
     command.add_argument("--widths", type=_widths, default=(64, 256), metavar="N,N", help="default: 64,256")
     command.add_argument("--seeds", type=_positive, default=5, metavar="N", help="networks per width; default: 5")
     command.add_argument("--plot", metavar="OUT.png", help="draw the losses against the step")
+    _force(command)
     command.add_argument("--json", action="store_true", help="print JSON, with the outputs")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,15 +66,3 @@ def member(name: str) -> str:
 
 def _numpy(value: Any) -> Any:
     return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
-
-
-def writable(path: str) -> str:
-    """The path, when a file can be written there: said before the work, not after."""
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise UsageError(f"{path} cannot be written: there is no folder {folder}")
-    if Path(path).is_dir():
-        raise UsageError(f"{path} cannot be written: it is a folder")
-    if not os.access(Path(path) if Path(path).exists() else folder, os.W_OK):
-        raise UsageError(f"{path} cannot be written: permission denied")
-    return path

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from netsor.cli import arrays
+from netsor.cli import arrays, outputs
 from netsor.cli.load import load
 from netsor.cli.problems import OK
 from netsor.cli.settings import parse
@@ -16,7 +16,7 @@ def simulate(args: argparse.Namespace) -> int:
     """Compare finite widths with the limit: a table or JSON, and a figure when asked."""
     programs = [load(file, parse(args.set)) for file in args.files]
     if args.plot is not None:
-        arrays.writable(args.plot)
+        outputs.writable(args.plot, args.force)
     inputs = [arrays.read(args.x, p) for p in programs]
 
     from netsor.compilers.experiment.simulate import simulate as simulation
@@ -66,7 +66,7 @@ def train(args: argparse.Namespace) -> int:
     """Print the losses of the limit of training, step by step, and those of finite widths beside it."""
     p = load(args.file, parse(args.set))
     if args.plot is not None:
-        arrays.writable(args.plot)
+        outputs.writable(args.plot, args.force)
     x, y = arrays.read(args.x, p), arrays.read(args.y, p)
     test = None if args.test is None else arrays.read(args.test, p)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from netsor.cli import arrays
+from netsor.cli import arrays, outputs
 from netsor.cli.load import load
-from netsor.cli.problems import OK
+from netsor.cli.problems import OK, UsageError
 from netsor.cli.settings import parse
 
 if TYPE_CHECKING:
+    from netsor.compilers.compile import Kernel
     from netsor.compilers.evaluate.results import KernelResult
 
 
@@ -33,19 +35,26 @@ def compile(args: argparse.Namespace) -> int:
     from netsor.compilers.compile import compile as compilation
 
     if args.o is not None:
-        arrays.writable(args.o)
+        outputs.writable(args.o, args.force)
     made = compilation(load(args.file, parse(args.set)))
     if args.o is None:
         print(made.source.rstrip("\n"))
     else:
-        made.save(args.o)
+        with outputs.whole(args.o) as draft:
+            made.save(draft)
     return OK
 
 
 def kernel(args: argparse.Namespace) -> int:
-    """Compute kernels, write them to an .npz, and say how they were obtained when that was not exact."""
+    """Compute kernels, write them to an .npz or a store, and say how they were obtained when that was not exact."""
     p = load(args.file, parse(args.set))
-    target = arrays.writable(args.o)
+    store = args.o.endswith(".zarr")
+    if store:
+        outputs.continued(args.o, args.resume, args.force)
+    elif args.resume or args.processes != 1:
+        raise UsageError("--resume and --processes need a store", "-o K.zarr")
+    else:
+        outputs.writable(args.o, args.force)
     x = arrays.read(args.x, p)
     x2 = None if args.x2 is None else arrays.read(args.x2, p)
 
@@ -54,11 +63,24 @@ def kernel(args: argparse.Namespace) -> int:
     from netsor.compilers.compile import compile as compilation
 
     made = compilation(p, device=args.device, dtype=getattr(torch, args.dtype))
-    result = made(x, x2, get=args.get)
-    arrays.write(target, dict(result.items()))
+    if store:
+        result = _stored(made, x, x2, args)
+    else:
+        result = made(x, x2, get=args.get)
+        with outputs.whole(args.o) as draft:
+            arrays.write(draft, dict(result.items()))
     for line in summary(result):
         print(line)
     return OK
+
+
+def _stored(made: Kernel, x: Any, x2: Any, args: argparse.Namespace) -> KernelResult:
+    """The kernels in a store; --force begins it anew."""
+    from netsor.compilers.store import remove
+
+    if args.force and not args.resume and Path(args.o).exists():
+        remove(args.o)
+    return made.gram(x, x2, memory=args.memory, get=args.get, store=args.o, processes=args.processes)
 
 
 def summary(result: KernelResult) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from netsor.cli.outputs import whole
 from netsor.cli.problems import UsageError
 
 
@@ -13,7 +14,8 @@ def draw(results: Any, path: str) -> None:
     from netsor.compilers.experiment.figure import save
 
     try:
-        save(results, path) if isinstance(results, Sequence) else results.save(path)
+        with whole(path) as draft:
+            save(results, draft) if isinstance(results, Sequence) else results.save(draft)
     except ImportError:
         raise UsageError("figures need matplotlib, which is not installed", 'pip install ".[plot]"') from None
     except ValueError as error:

@@ -176,6 +176,39 @@ ARRAYS = (
         "the training page",
         "take a smaller learning rate",
     ),
+    Code(
+        "NT640",
+        "a call that has no store",
+        "Blocks of a store are computed apart from each other, and another call may go on with them: kernels of pairs"
+        " only, of samples of one size, as plain numbers, by functions whose content can be compared.",
+        "kernel.gram([x7, x9], store='k.zarr')   # sequences of 7 and of 9 tokens",
+        "the page on large kernels",
+        "write what the message proposes",
+    ),
+    Code(
+        "NT641",
+        "a store that cannot be used",
+        "It holds another call's kernels, another process writes to it, or the file system refuses.",
+        "kernel.gram(x + 1, store='k.zarr')      # holds those of x",
+        "the page on large kernels",
+        "the message says what is wrong; blocks that are complete are kept",
+    ),
+    Code(
+        "NT642",
+        "a damaged chunk",
+        "A file of a store has another size or another checksum than it was written with.",
+        "k.zarr/ntk/c/0/1 has 100 bytes and not 2,052",
+        "the page on large kernels",
+        "remove the file and run the same call",
+    ),
+    Code(
+        "NT643",
+        "a store that is not complete",
+        "Blocks that were asked for are not computed yet.",
+        "ns.open_gram('k.zarr').ntk[:100, :100]",
+        "the page on large kernels",
+        "run again what computes it",
+    ),
 )
 
 RULES = (

@@ -1,0 +1,10 @@
+"""Kernels of all pairs on disk, block by block: `kernel.gram(…, store=PATH)` and `ns.open_gram`."""
+
+from __future__ import annotations
+
+from netsor.compilers.store.files import remove
+from netsor.compilers.store.fill import gram
+from netsor.compilers.store.lazy import StoredGram, StoredKernel, open_gram
+from netsor.compilers.store.task import Task, refuse, refuse_sampled
+
+__all__ = ["StoredGram", "StoredKernel", "Task", "gram", "open_gram", "refuse", "refuse_sampled", "remove"]

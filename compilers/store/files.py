@@ -1,0 +1,224 @@
+"""A store: a zarr (version 3) group on disk with one array for each kernel, a block of pairs for each chunk.
+
+A chunk is written under another name and renamed, so that it is there wholly or not at all; a checksum follows its
+numbers. What is not there reads as NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import uuid
+import warnings
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from netsor.compilers.store.identity import Identity, hashed
+from netsor.compilers.store.layout import STATE, Array, Block, Layout
+from netsor.errors import InputError
+
+CHECKSUM = 4  # bytes after the numbers of a chunk
+Report = tuple[str, float | None]  # method and error, as in KernelResult
+
+
+def zarr() -> Any:
+    """The library, or an error that names the extra."""
+    try:
+        import zarr as found
+    except ImportError:
+        raise InputError(
+            "stores need zarr, which is not installed", code="NT640", hint='pip install "netsor[store]"'
+        ) from None
+    return found
+
+
+class Store:
+    """A store that exists: what decides its numbers, its layout, and its chunks."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._group = _opened(path)
+        found = self._group.attrs.get("netsor")
+        if not isinstance(found, dict) or found.get("format") != 1:
+            raise InputError(f"{path} is not a store of kernels written by netsor", code="NT641")
+        self.identity: Identity = found["identity"]
+        self.layout = Layout.from_dict(found["layout"])
+        self.program: str = found["program"]
+        self.assumed: bool = self.identity["assume_gia"]
+        if hashed(self.identity) != found["hash"]:
+            raise InputError(f"the attributes of {path} were changed", code="NT641", hint="begin another store")
+
+    # ------------------------------------------------------------ chunks
+
+    def file(self, array: Array, block: Block) -> Path:
+        return self.path.joinpath(array.path, "c", *map(str, block), *("0" for _ in array.axes))
+
+    def has(self, block: Block) -> bool:
+        """Is a block there with all its kernels? NT642 for a file of another size than it was written with."""
+        return all([self._is_whole(array, block) for array in self.layout.arrays])
+
+    def _is_whole(self, array: Array, block: Block) -> bool:
+        file = self.file(array, block)
+        try:
+            size = file.stat().st_size
+        except FileNotFoundError:
+            return False
+        want = math.prod((*self.layout.chunk, *array.axes)) * np.dtype(array.dtype).itemsize + CHECKSUM
+        if size != want:
+            raise damaged(file, f"it has {size:,} bytes and not {want:,}")
+        return True
+
+    def missing(self) -> list[Block]:
+        return [b for b in self.layout.blocks() if not self.has(b)]
+
+    def read(self, array: Array, block: Block) -> Any:
+        """The numbers of one chunk."""
+        if not self._is_whole(array, block):
+            raise InputError(
+                f"{self.path} is not complete: {self._absent()}", code="NT643", hint="run again what computes it"
+            )
+        try:
+            return self._group[array.path][self.layout.slices(block)]
+        except Exception as problem:  # of a codec of zarr
+            raise damaged(self.file(array, block), str(problem)) from None
+
+    def _absent(self) -> str:
+        blocks = self.missing()
+        shown = [f"[{r.start}:{r.stop}, {c.start}:{c.stop}]" for r, c in map(self.layout.slices, blocks[:3])]
+        more = f" and {len(blocks) - 3:,} more" if len(blocks) > 3 else ""
+        return (
+            f"{len(blocks):,} of {sum(1 for _ in self.layout.blocks()):,} blocks are missing: {', '.join(shown)}{more}"
+        )
+
+    def write(self, block: Block, values: Mapping[str, Any], report: Report) -> None:
+        """The kernels of a block by key."""
+        with writing(self.path), zarr().config.set({"array.write_empty_chunks": True}):
+            (self.path / STATE / _name(report)).touch()
+            for array in self.layout.arrays:
+                self._written[array.path][self.layout.slices(block)] = values[array.key]
+
+    @cached_property
+    def _written(self) -> Any:
+        return zarr().open_group(self.path, mode="r+")
+
+    def report(self) -> Report:
+        """How the blocks were computed, and the largest error of them."""
+        found = [n.rpartition("_") for n in os.listdir(self.path / STATE) if "_" in n]
+        errors = [float(error) for _, _, error in found if error != "none"]
+        methods = dict.fromkeys(m for method, _, _ in sorted(found) for m in method.split("+"))
+        return "+".join(methods) or "closed form", max(errors, default=None)
+
+    # ------------------------------------------------------------ one writer
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Inside, no other process writes to the store; what a killed one left half written is removed."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.path / STATE / "lock")
+        with writing(self.path):
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                raise InputError(
+                    f"another process is writing to {self.path}", code="NT641", hint="wait for it"
+                ) from None
+        try:
+            with writing(self.path):
+                for file in self.path.rglob("*.partial"):
+                    file.unlink(missing_ok=True)
+            yield
+        finally:
+            lock.release()
+
+
+def remove(path: str | Path) -> None:
+    """Remove a store; nothing else, and none that is being written to."""
+    found = Store(Path(path))
+    with found.locked():
+        draft = found.path.with_name(f"{found.path.name}.{uuid.uuid4().hex}.partial")
+        with writing(found.path):
+            found.path.rename(draft)
+    with writing(found.path):
+        shutil.rmtree(draft)
+
+
+def _name(report: Report) -> str:
+    """An error is rounded up to two digits: few files say how all blocks were computed."""
+    method, error = report
+    return f"{method}_none" if error is None else f"{method}_{rounded_up(error):.1e}"
+
+
+def rounded_up(error: float) -> float:
+    """The next larger number of two digits."""
+    if error == 0 or not math.isfinite(error):
+        return error
+    step = 10.0 ** (math.floor(math.log10(abs(error))) - 1)
+    found = float(f"{error:.1e}")
+    return found if found >= error else found + step
+
+
+def damaged(file: Path, why: str) -> InputError:
+    return InputError(
+        f"the chunk {file} is damaged: {why}",
+        code="NT642",
+        hint="remove this file, and the same call computes it again",
+    )
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """What the operating system says against writing, in one line."""
+    try:
+        yield
+    except OSError as problem:
+        raise InputError(
+            f"{path} cannot be written: {problem.strerror or problem}", code="NT641",
+            hint="blocks that are complete are kept; the same call goes on with the others",
+        ) from None  # fmt: skip
+
+
+def _opened(path: Path) -> Any:
+    library = zarr()
+    if not path.exists():
+        raise InputError(f"there is no store {path}", code="NT641")
+    try:
+        return library.open_group(path, mode="r")
+    except Exception as problem:  # whatever zarr says of a folder that is no group, or of its metadata
+        reason = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+        raise InputError(f"{path} is not a store of kernels: {reason}", code="NT641") from None
+
+
+def create(path: Path, program: str, layout: Layout, found: Identity) -> None:
+    """An empty store, made under another name and renamed."""
+    library = zarr()
+    attributes = {"format": 1, "program": program, "hash": hashed(found), "identity": found, "layout": layout.as_dict()}
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
+    with writing(path):
+        try:
+            _arrays(library, draft, layout, {"netsor": attributes})
+            draft.rename(path)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            if path.is_dir():  # another process was first
+                return
+            raise
+
+
+def _arrays(library: Any, path: Path, layout: Layout, attributes: Mapping[str, Any]) -> None:
+    group = library.create_group(path, zarr_format=3, attributes=attributes)
+    group.create_group(STATE)
+    for array in layout.arrays:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            group.create_array(
+                array.path, shape=(layout.n, layout.m, *array.axes), chunks=(*layout.chunk, *array.axes),
+                dtype=array.dtype, fill_value=float("nan"), filters=None,
+                compressors=[library.codecs.Crc32cCodec()],
+            )  # fmt: skip

@@ -1,0 +1,95 @@
+"""Filling a store: the blocks that are missing, one after the other or by several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from netsor.compilers.derive.recursion import Recursion
+from netsor.compilers.plan import Limits
+from netsor.compilers.progress import Progress
+from netsor.compilers.store.files import Store, create, zarr
+from netsor.compilers.store.identity import difference, identity
+from netsor.compilers.store.layout import Block
+from netsor.compilers.store.lazy import StoredGram, stored
+from netsor.compilers.store.task import Task, chosen_tile, processes_of
+from netsor.compilers.store.workers import shared
+from netsor.errors import InputError
+
+
+def gram(task: Task, recursion: Recursion, path: str | Path, limits: Limits, processes: int) -> StoredGram:
+    """The store with all blocks of a call. Those that are there are not computed again.
+
+    Every block is the kernel's call on its inputs alone, computed by one thread: its numbers depend neither on the
+    other blocks nor on the number of processes.
+    """
+    zarr()
+    target, count = Path(path), processes_of(processes)
+    found = _prepared(task, recursion, target, limits, count)
+    todo = found.missing()
+    if todo:
+        with found.locked():
+            _fill(task, found, found.missing(), limits, count)
+    return stored(found)
+
+
+def _prepared(task: Task, recursion: Recursion, path: Path, limits: Limits, processes: int) -> Store:
+    """The store of this very call, made when there is none."""
+    old = Store(path) if path.exists() else None
+    tile = chosen_tile(task, recursion, limits, processes, None if old is None else old.layout.tile)
+    wanted = identity(task.kernel, task.names, task.one, task.two, tile)
+    if old is None:
+        with one_thread():
+            create(path, task.kernel.program.name, task.layout(tile), wanted)
+        old = Store(path)
+    unlike = difference(old.identity, wanted)
+    if unlike is not None:
+        raise InputError(
+            f"{path} holds the kernels of another call: {unlike}", code="NT641",
+            hint="give another path, or remove this store",
+        )  # fmt: skip
+    return old
+
+
+def _fill(task: Task, store: Store, todo: list[Block], limits: Limits, processes: int) -> None:
+    pairs = sum(map(store.layout.pairs, todo))
+    total = sum(1 for _ in store.layout.blocks())
+    kept = total - len(todo)
+    try:
+        with Progress(task.kernel.program.name, pairs, "pairs", limits.progress) as shown:
+            for block in _done(task, store, todo, processes, shown.ready):
+                kept += 1
+                shown.done(store.layout.pairs(block))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"{kept:,} of {total:,} blocks are in {store.path}; the same call goes on with the others"
+        ) from None
+
+
+def _done(
+    task: Task, store: Store, todo: list[Block], processes: int, ready: Callable[[], None]
+) -> Iterable[Block]:  # fmt: skip
+    if processes > 1 and len(todo) > 1:
+        return shared(task, store.path, min(processes, len(todo)), todo, ready)
+    return _by_one(task, store, todo)
+
+
+def _by_one(task: Task, store: Store, todo: list[Block]) -> Iterator[Block]:
+    for block in todo:
+        with one_thread():
+            store.write(block, *task.block(*store.layout.slices(block)))
+        yield block
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """Sums of several threads depend on how many they are."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
