@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from netsor.compilers import store as stores
 from netsor.build.declared import as_program
+from netsor.compilers import store as stores
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import ALL, Call, Limits, Plan, evened, parse_memory
 from netsor.compilers.budget.progress import Progress

@@ -26,7 +26,7 @@ from test_memory import NETWORKS, inputs
 import netsor as ns
 from netsor import programs
 from netsor.cli.app import main
-from netsor.compilers.assembled import mirrored
+from netsor.compilers.evaluate.assembled import mirrored
 from netsor.compilers.store import StoredGram
 from netsor.compilers.store.files import Store, rounded_up
 from netsor.compilers.store.identity import difference
@@ -374,7 +374,7 @@ ROWS = [np.ones((3, 2)), np.ones((4, 2))]
 def test_calls_without_a_store(
     call: Callable[[Path], Any], error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("netsor.compilers.fuse.available", lambda device: True)
+    monkeypatch.setattr("netsor.compilers.evaluate.fused.available", lambda device: True)
     with pytest.raises(error, match=message):
         call(tmp_path / "k.zarr")
     assert not (tmp_path / "k.zarr").exists()

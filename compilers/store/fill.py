@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
+from netsor.compilers.budget.plan import Limits
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.plan import Limits
-from netsor.compilers.progress import Progress
 from netsor.compilers.store.files import Store, create, zarr
 from netsor.compilers.store.identity import difference, identity
 from netsor.compilers.store.layout import Block

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import netsor
-from netsor.compilers.inputs import Inputs
+from netsor.compilers.evaluate.inputs import Inputs
 
 Identity = dict[str, Any]
 DIGESTS = ("program", "x1", "x2")  # too long to be shown

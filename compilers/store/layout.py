@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from netsor.compilers.results import TERM
+from netsor.compilers.evaluate.results import TERM
 
 Block = tuple[int, int]  # the numbers of its rows and of its columns of blocks
 PLAIN = re.compile(r"(?!__)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")  # what every file system takes as it is

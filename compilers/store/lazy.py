@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netsor.compilers.assembled import mirrored
-from netsor.compilers.results import KernelResult, nested
+from netsor.compilers.evaluate.assembled import mirrored
+from netsor.compilers.evaluate.results import KernelResult, nested
 from netsor.compilers.store.files import Store
 from netsor.compilers.store.layout import Array, Block
 from netsor.errors import InputError

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from netsor.compilers import cost as costs
+from netsor.compilers.budget import cost as costs
+from netsor.compilers.budget.memory import needed
+from netsor.compilers.budget.plan import Call, Limits
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.inputs import Inputs
-from netsor.compilers.memory import needed
-from netsor.compilers.plan import Call, Limits
-from netsor.compilers.progress import Progress
-from netsor.compilers.results import KernelResult, flat
+from netsor.compilers.evaluate.inputs import Inputs
+from netsor.compilers.evaluate.results import KernelResult, flat
 from netsor.compilers.store.files import Report
 from netsor.compilers.store.layout import Array, Layout, folders
 from netsor.errors import Diagnostic, InputError, UnsupportedError

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from netsor.compilers.inputs import Inputs
+from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.store.files import Store, writing
 from netsor.compilers.store.layout import Block
 from netsor.compilers.store.task import Task
