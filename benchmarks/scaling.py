@@ -160,7 +160,7 @@ def worker(depth: int) -> None:
     torch.set_num_threads(1)
     clock = [time.process_time()]
     import netsor as ns
-    from netsor.compilers.compile import cached_module, cached_recursion
+    from netsor.compilers.lowering.load import cached_module, cached_recursion
     from netsor.programs import mlp
 
     clock.append(time.process_time())

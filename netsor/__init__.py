@@ -24,7 +24,8 @@ _WHERE = {
     "netsor.text": ("parse",),
     "netsor.passes.backward": ("backprop", "forward_part"),
     "netsor.checker": ("Report", "check"),
-    "netsor.compilers.compile": ("Kernel", "compile", "derive", "v_transform"),
+    "netsor.compilers.compile": ("compile", "derive", "v_transform"),
+    "netsor.compilers.kernel": ("Kernel",),
     "netsor.compilers.experiment.figure": ("plot",),
     "netsor.compilers.experiment.simulate": ("simulate",),
     "netsor.compilers.limit": ("limit",),
@@ -63,13 +64,13 @@ if TYPE_CHECKING:
     from netsor.build.program import softmax as softmax
     from netsor.checker import Report as Report
     from netsor.checker import check as check
-    from netsor.compilers.compile import Kernel as Kernel
     from netsor.compilers.compile import compile as compile
     from netsor.compilers.compile import derive as derive
     from netsor.compilers.compile import v_transform as v_transform
     from netsor.compilers.evaluate.results import KernelResult as KernelResult
     from netsor.compilers.experiment.figure import plot as plot
     from netsor.compilers.experiment.simulate import simulate as simulate
+    from netsor.compilers.kernel import Kernel as Kernel
     from netsor.compilers.limit import limit as limit
     from netsor.compilers.predict import predict as predict
     from netsor.compilers.store import open_gram as open_gram

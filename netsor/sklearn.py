@@ -11,7 +11,8 @@ from sklearn.gaussian_process.kernels import Kernel as _SklearnKernel
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from netsor.compilers.compile import Kernel, compile
+from netsor.compilers.compile import compile
+from netsor.compilers.kernel import Kernel
 from netsor.compilers.predict import Prediction, predict
 from netsor.errors import InputError
 

@@ -17,10 +17,10 @@ import torch
 
 import netsor as ns
 from netsor import programs
-from netsor.compilers.compile import load
 from netsor.compilers.experiment.convergence import Convergence, convergence, fit, jackknife
 from netsor.compilers.experiment.result import Simulation
 from netsor.compilers.experiment.simulate import simulate
+from netsor.compilers.lowering.load import load
 from netsor.compilers.lowering.module import Source
 
 WIDTHS, SEEDS = [32, 64, 128, 256], 40

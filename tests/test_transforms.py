@@ -13,7 +13,7 @@ from torch.func import grad, hessian, jacfwd, jacrev, vmap
 
 import netsor as ns
 from netsor import layers, programs
-from netsor.compilers.compile import load
+from netsor.compilers.lowering.load import load
 
 G = torch.Generator().manual_seed(0)
 X = torch.randn(3, 4, generator=G, dtype=torch.float64)

@@ -11,7 +11,8 @@ from architectures import Architecture, architecture
 from load import Case, assert_close, cases, load
 
 import netsor as ns
-from netsor.compilers.compile import Kernel, compile
+from netsor.compilers.compile import compile
+from netsor.compilers.kernel import Kernel
 
 EXACT = cases(
     "mlp_*", "tied_*", "varwidth_*", "rnn_*", "resrnn_*", "cnn*", "arora_*", "resnet_*", "gated_*", "gcn_*", "attn_*",

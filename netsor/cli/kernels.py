@@ -13,8 +13,8 @@ from netsor.cli.problems import OK, UsageError
 from netsor.cli.settings import parse
 
 if TYPE_CHECKING:
-    from netsor.compilers.compile import Kernel
     from netsor.compilers.evaluate.results import KernelResult
+    from netsor.compilers.kernel import Kernel
 
 
 def derive(args: argparse.Namespace) -> int:

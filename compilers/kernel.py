@@ -1,0 +1,270 @@
+"""The infinite-width kernels of a program as an object that is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from netsor.compilers import store as stores
+from netsor.compilers.budget import cost as costs
+from netsor.compilers.budget.plan import ALL, Call, Limits, Plan, evened, parse_memory
+from netsor.compilers.budget.progress import Progress
+from netsor.compilers.derive.recursion import Recursion
+from netsor.compilers.evaluate import blocks as gram
+from netsor.compilers.evaluate import calls, fallback, ragged
+from netsor.compilers.evaluate import fused as fusing
+from netsor.compilers.evaluate.arguments import Get, as_device, as_dtype, size_axes, wanted_names
+from netsor.compilers.evaluate.diagonal import diagonals
+from netsor.compilers.evaluate.inputs import Inputs, as_inputs
+from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.expectation.quadrature.several import sampling
+from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
+from netsor.compilers.sampler.kernels import sampled
+from netsor.errors import InputError, UnsupportedError
+
+DEFAULT = ("nngp", "ntk")
+SAMPLES = 2e9  # bytes of the draws of a sampled kernel when no budget is given
+
+
+class Kernel:
+    """The infinite-width kernels of a program, compiled to torch.
+
+    `kernel(x1, x2=None, get=("nngp", "ntk"))` returns a `KernelResult`; x2 None is the symmetric call. `get` takes
+    "nngp", "ntk", "terms", names of vectors and names of returned scalars. Arrays are `[sample, *axes, feature]`, a
+    dict by name for several inputs, or a list of single samples of different size.
+    """
+
+    def __init__(
+        self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool
+    ) -> None:
+        self.program = program
+        self.device = as_device(device)
+        self.dtype = as_dtype(dtype)
+        self.assumed = assumed
+        self.options = options
+        self._fuse = fuse
+        self.fuse = fuse and fusing.available(str(self.device or "cpu"))
+        self.calls = 0  # blocks evaluated so far
+        self._recursions: dict[tuple[str, ...], Recursion] = {}
+        self._modules: dict[tuple[str, ...], Any] = {}
+        self._split: dict[tuple[str, ...], fallback.Parts] = {}
+        self._fused: dict[tuple[str, ...], fusing.Fused] = {}
+        self._sides: dict[Any, tuple[Plan, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Kernel of {self.program.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Kernel, (self.program, self.device, self.dtype, self.assumed, self.options, self._fuse)
+
+    # ------------------------------------------------------------ calls
+
+    def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT) -> KernelResult:
+        if torch.compiler.is_compiling():  # the values decide what is done: there is no graph
+            disable: Any = torch.compiler.disable
+            out: KernelResult = disable(self._called)(x1, x2, get, Limits())
+            return out
+        return self._called(x1, x2, get, Limits())
+
+    def _called(self, x1: Any, x2: Any, get: Get, limits: Limits) -> KernelResult:
+        wanted = wanted_names(get)
+        if calls.is_inside(x1, x2):
+            return calls.call(lambda a, b: self._run(a, b, wanted, limits), x1, x2)
+        return self._run(x1, x2, wanted, limits)
+
+    def gram(
+        self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None,
+        progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
+    ) -> KernelResult:  # fmt: skip
+        """The same kernels by blocks within a memory budget (inputs, results and gradients counted).
+
+        `tile` is the number of inputs per side of a block, instead of a budget. `progress`: whether to draw a bar;
+        None draws one on a terminal when the call takes over two seconds.
+
+        With `store`, the blocks are written to a folder in zarr's format as they are computed, by `processes` at once,
+        and the result (`StoredGram`) reads them there. The same call goes on where another was interrupted.
+        """
+        limits = Limits(parse_memory(memory), tile, progress)
+        if store is not None:
+            return self._stored(store, x1, x2, wanted_names(get), limits, processes)
+        if processes != 1:
+            raise InputError(f"processes={processes!r} write to a store", code="NT640", hint="store='k.zarr'")
+        return self._called(x1, x2, get, limits)
+
+    def _stored(
+        self, path: str | Path, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits, processes: int
+    ) -> stores.StoredGram:
+        parts = self._parts(get)
+        if parts.rest:
+            raise stores.refuse_sampled(self.program.name, parts.why)
+        inside = calls.is_inside(x1, x2)
+        stores.refuse(self, get, not inside and (ragged.is_ragged(x1) or ragged.is_ragged(x2)), inside)
+        one, two = self._inputs(self._module(get), x1, x2)
+        stores.refuse(self, get, False, gram.tracked(one, two))
+        if two is not None and gram.same(one, two):
+            two = None
+        task = stores.Task(self, self._run, get, one, two)
+        return stores.gram(task, self._recursion(get), path, limits, processes)
+
+    def diag(self, x: Any, get: Get = DEFAULT) -> KernelResult:
+        """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
+        return diagonals(self, x, wanted_names(get), {r.name for r in self.program.returned})
+
+    def _run(self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits) -> KernelResult:
+        if self._parts(get).rest:
+            return self._partly(x1, x2, get, limits)
+        if ragged.is_ragged(x1) or ragged.is_ragged(x2):
+            return ragged.call(lambda a, b, some: self._run(a, b, get, some), x1, x2, self.program.name, limits)
+        module = self._module(get)
+        one, two = self._inputs(module, x1, x2)
+        if two is not None and gram.same(one, two):
+            two = None
+        return self._whole(module, one, two, get, limits)
+
+    def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits) -> KernelResult:
+        """What has an exact rule exactly, the rest sampled."""
+        parts = self._parts(get)
+        drawn = sampled(
+            self._program_for(parts.rest), x1, x2, parts.rest, dtype=self.dtype, device=self.device,
+            memory=limits.memory or SAMPLES, progress=limits.progress, why=parts.why, **self.options,
+        )  # fmt: skip
+        drawn.assumed = self.assumed
+        return fallback.merged([self._run(x1, x2, parts.exact, limits), drawn]) if parts.exact else drawn
+
+    def _parts(self, get: tuple[str, ...]) -> fallback.Parts:
+        if get not in self._split:
+            self._split[get] = fallback.split(self._module, get)
+        return self._split[get]
+
+    def _whole(
+        self, module: Any, one: Inputs, two: Inputs | None, get: tuple[str, ...], limits: Limits
+    ) -> KernelResult:
+        other = one if two is None else two
+        call = Call(one.samples, other.samples, two is None, gram.tracked(one, two))
+        plan = self._plan(get, one, call, limits)
+        shown = limits.shown or Progress(
+            self.program.name, call.pairs, "pairs", limits.progress, self._expected(get, one, call, plan)
+        )
+
+        def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
+            self.calls += 1
+            out: dict[str, Any] = pairs(a, b, wanted)
+            return out
+
+        pairs = module.pairs
+        with sampling(**self.options):
+            wide = self._recursion(get).wide
+            fused = self._fused_blocks(module, get) if self.fuse else None
+            result = gram.whole(module.each, counted, one, two, frozenset(get), plan, wide, fused, shown)
+        result.assumed = self.assumed
+        return result
+
+    def _fused_blocks(self, module: Any, get: tuple[str, ...]) -> fusing.Fused:
+        if get not in self._fused:
+            self._fused[get] = fusing.Fused(module.pairs, frozenset(get), fusing.obstacle(self._recursion(get)))
+        return self._fused[get]
+
+    def _inputs(self, module: Any, x1: Any, x2: Any) -> tuple[Inputs, Inputs | None]:
+        one = as_inputs(module.INPUTS, x1, self.dtype, self.device)
+        if x2 is None:
+            return one, None
+        two = as_inputs(module.INPUTS, x2, self.dtype, self.device)
+        one.same_features(two)
+        if one.dtype != two.dtype and self.dtype is None:
+            common = torch.promote_types(one.dtype, two.dtype)
+            one, two = (
+                as_inputs(module.INPUTS, one.arrays, common, None),
+                as_inputs(module.INPUTS, two.arrays, common, None),
+            )
+        return one, two
+
+    def _plan(self, get: tuple[str, ...], one: Inputs, call: Call, limits: Limits) -> Plan:
+        if limits.tile is not None:
+            return Plan(limits.tile)
+        if limits.memory is not None:
+            return costs.plan(self._recursion(get), call, one.features(), one.dtype.itemsize, limits.memory)
+        usual = self._usual(get, one)[0]
+        return replace(usual, tile=evened(usual.tile, call.longest))
+
+    def _usual(self, get: tuple[str, ...], one: Inputs) -> tuple[Plan, int]:
+        """Blocks for inputs of these sizes, and the operations of one pair, looked up once for all calls."""
+        key = (get, tuple(one.features().items()), one.dtype.itemsize)
+        if key not in self._sides:
+            sizes, r = one.features(), self._recursion(get)
+            found = costs.plan(r, Call(ALL, ALL, False), sizes, one.dtype.itemsize, None)
+            self._sides[key] = found, sum(costs.operations(r, sizes))
+        return self._sides[key]
+
+    def _expected(self, get: tuple[str, ...], one: Inputs, call: Call, plan: Plan) -> float:
+        """Seconds, of calls of more than a second or so."""
+        if call.pairs * self._usual(get, one)[1] < costs.SECOND:
+            return 0.0
+        return costs.seconds(self._recursion(get), call, one.features(), plan, one.dtype, one.device)
+
+    def cost(
+        self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT,
+        memory: str | int | None = None, gradients: bool = False,
+    ) -> costs.Cost:  # fmt: skip
+        """Operations, bytes, peak memory and time of n1 × n2 pairs (symmetric when n2 is None), before running.
+
+        With `memory`, of `gram` within that budget; with `gradients`, of a call whose inputs require them.
+        """
+        recursion = self._recursion(wanted_names(get))
+        given = {"feature": 1} | dict(sizes or {})
+        needed = {s.axis for e in recursion.used for d in e.dims for s in size_axes(d.size)}
+        missing = sorted(needed - given.keys())
+        if missing:
+            raise InputError(
+                f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}"
+            )
+        call = Call(n1, n1 if n2 is None else n2, n2 is None, gradients)
+        budget = None if memory is None else parse_memory(memory)
+        return costs.cost(recursion, call, given, self.dtype or torch.float64, budget)
+
+    # ------------------------------------------------------------ modules
+
+    def _program_for(self, get: tuple[str, ...]) -> Any:
+        return program_for(self.program, get)
+
+    def _recursion(self, get: tuple[str, ...]) -> Recursion:
+        if get not in self._recursions:
+            self._recursions[get] = cached_recursion(self._program_for(get), get)
+        return self._recursions[get]
+
+    def _module(self, get: tuple[str, ...]) -> Any:
+        if get not in self._modules:
+            self._modules[get] = cached_module(self._program_for(get), get)
+        return self._modules[get]
+
+    def _printed(self) -> Any:
+        """The module of all kernels; an error that says so when they are sampled."""
+        try:
+            return self._module(self._all())
+        except UnsupportedError as error:
+            raise fallback.no_source(self.program.name, error) from None
+
+    @cached_property
+    def source(self) -> str:
+        """The generated module as text."""
+        return str(self._printed().SOURCE)
+
+    def _all(self) -> tuple[str, ...]:
+        return (*DEFAULT, *(r.name for r in self.program.returned))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the generated module; it imports torch and netsor.compilers.runtime only."""
+        target = Path(path)
+        module = self._printed()
+        if module.NUMERIC:
+            names = ", ".join(f.name for f in self.program.functions.values() if f.numeric)
+            raise InputError(
+                f"numeric functions ({names}) have no source to write", code="NT010",
+                hint="give them as expressions with ns.function",
+            )  # fmt: skip
+        target.write_text(module.SOURCE)
+        return target

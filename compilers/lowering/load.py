@@ -1,0 +1,62 @@
+"""Recursions and generated modules, made once for the content of a program."""
+
+from __future__ import annotations
+
+import linecache
+import types
+from typing import Any
+
+from netsor.compilers.derive.recursion import Recursion, output_axes
+from netsor.compilers.derive.recursion import derive as _derive
+from netsor.compilers.lowering.checked import execute
+from netsor.compilers.lowering.module import Source, generate
+from netsor.facts import lookup
+from netsor.names import shown
+
+
+def program_for(p: Any, get: tuple[str, ...]) -> Any:
+    """The program with its backward lines where gradients are asked for, by name or as terms.
+
+    For the terms of outputs with axes there are none: they take the tangent route.
+    """
+    terms = "terms" in get and not output_axes(p)
+    gradients = any(name.startswith("d") and lookup(p, name) is None for name in get)
+    if p.gradients or not p.outputs or not (terms or gradients):
+        return p
+    from netsor.passes.backward import backprop
+
+    return backprop(p)
+
+
+_RECURSIONS: dict[Any, Recursion] = {}
+_MODULES: dict[Any, Any] = {}
+
+
+def _key(program: Any, get: tuple[str, ...]) -> Any:
+    return (str(program), tuple(f for f in program.functions.values() if f.numeric), get)
+
+
+def cached_recursion(program: Any, get: tuple[str, ...]) -> Recursion:
+    """The recursion of a program's content."""
+    key = _key(program, get)
+    if key not in _RECURSIONS:
+        _RECURSIONS[key] = _derive(program, get)
+    return _RECURSIONS[key]
+
+
+def cached_module(program: Any, get: tuple[str, ...]) -> Any:
+    """The generated module of a program's content."""
+    key = _key(program, get)
+    if key not in _MODULES:
+        _MODULES[key] = load(generate(cached_recursion(program, get)), program.name)
+    return _MODULES[key]
+
+
+def load(source: Source, name: str) -> Any:
+    """The module of a generated source; tracebacks show its lines."""
+    name = shown(name)
+    module: Any = types.ModuleType(f"netsor_{name}")
+    module.__dict__.update(source.numeric)
+    execute(source.text, f"<netsor {name} {len(linecache.cache)}>", module.__dict__)
+    module.SOURCE, module.NUMERIC = source.text, source.numeric
+    return module
