@@ -27,6 +27,7 @@ _WHERE = {
     "netsor.compilers.compile": ("Kernel", "compile", "derive", "v_transform"),
     "netsor.compilers.figure": ("plot",),
     "netsor.compilers.finite.simulate": ("simulate",),
+    "netsor.compilers.lift": ("Lifted", "from_torch"),
     "netsor.compilers.limit": ("limit",),
     "netsor.compilers.predict": ("predict",),
     "netsor.compilers.results": ("KernelResult",),
@@ -42,6 +43,7 @@ __all__ = [
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
     "backprop", "unit_variance", "Report", "check",
     "Kernel", "KernelResult", "compile", "derive", "limit", "plot", "predict", "simulate", "v_transform",
+    "Lifted", "from_torch",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
     "UnsupportedError",
     "layers", "programs",
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     from netsor.compilers.compile import v_transform as v_transform
     from netsor.compilers.figure import plot as plot
     from netsor.compilers.finite.simulate import simulate as simulate
+    from netsor.compilers.lift import Lifted as Lifted
+    from netsor.compilers.lift import from_torch as from_torch
     from netsor.compilers.limit import limit as limit
     from netsor.compilers.predict import predict as predict
     from netsor.compilers.results import KernelResult as KernelResult

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from netsor.compilers.lift.findings import refused
+from netsor.compilers.lift.findings import innermost, refused
+from netsor.errors import Diagnostic, UnsupportedError
 
 SAMPLES = (5, 7)
 Size = tuple[int, int]  # a dimension in the two exports
@@ -102,17 +106,22 @@ def samples(inputs: Sequence[torch.Tensor], count: int) -> tuple[torch.Tensor, .
 
 
 def _program(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Any:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         warnings.simplefilter("ignore")
+        previous = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # torch logs the graph that it failed on
         try:
             return torch.export.export(module, inputs, strict=False).run_decompositions({})
         except Exception as error:
-            text = next(iter(str(error).strip().splitlines()), "")
-            raise refused(
-                "NT800", f"torch.export cannot trace the module: {type(error).__name__}: {text}",
-                "control flow on values and shapes that depend on the data have no straight-line program;"
+            text = next(iter(str(error).strip().splitlines()), "").partition("(")[0].strip()
+            raise UnsupportedError(Diagnostic(
+                "NT800", "error", f"torch.export cannot trace the module: {type(error).__name__}: {text}",
+                location=innermost(str(error)),
+                hint="control flow on values and shapes that depend on the data have no straight-line program;"
                 " write it with tensor operations",
-            ) from error  # fmt: skip
+            )) from error  # fmt: skip
+        finally:
+            logging.disable(previous)
 
 
 def export(make: Callable[[int], nn.Module], inputs: Sequence[torch.Tensor], widths: Size) -> Exported:

@@ -8,11 +8,16 @@ from typing import Any
 from netsor.errors import Diagnostic, Location, UnsupportedError
 
 
+def innermost(trace: str) -> Location | None:
+    """The last frame of a stack trace that is not torch's."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    mine = [(file, int(line)) for file, line in frames if "/torch/" not in file.replace("\\", "/")]
+    return Location(*mine[-1]) if mine else None
+
+
 def location_of(node: Any) -> Location | None:
-    """The innermost frame of a node's stack trace that is not torch's."""
-    frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    own = [(file, int(line)) for file, line in frames if "/torch/" not in file.replace("\\", "/")]
-    return Location(*own[-1]) if own else None
+    """Where the user's code makes a node."""
+    return innermost(node.meta.get("stack_trace") or "")
 
 
 def path_of(node: Any) -> str:
@@ -34,4 +39,4 @@ def refused(code: str, message: str, hint: str, node: Any = None) -> Unsupported
     return UnsupportedError(finding(code, message, hint, node))
 
 
-__all__ = ["finding", "location_of", "path_of", "refused"]
+__all__ = ["finding", "innermost", "location_of", "path_of", "refused"]

@@ -14,7 +14,7 @@ from torch import nn
 from netsor import ir
 from netsor.compilers.lift.arrays import Arrays, Parametrisation, Row
 from netsor.compilers.lift.export import SAMPLES, Exported, Step, evaluate, export, samples
-from netsor.compilers.lift.findings import finding, refused
+from netsor.compilers.lift.findings import finding, location_of, refused
 from netsor.compilers.lift.laws import Law, laws
 from netsor.compilers.lift.lifter import Input, Lifter, Restart, Splits, as_expr
 from netsor.compilers.lift.rules import RULES, near
@@ -68,8 +68,8 @@ def from_torch(
     inputs = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
     _check_arguments(make, inputs, widths, parametrisation)
     with torch.random.fork_rng(devices=[]):
-        known = laws(make, widths[0])
         exported = export(make, inputs, widths)
+        known = laws(make, widths[0])  # after the graph is known not to depend on the width
     _check_values(exported)
     _check_randomness(exported)
     first = _lifted(exported, known, parametrisation, None)
@@ -163,7 +163,9 @@ def _interpreted(L: Lifter) -> Outputs:
             sizes = step.sizes
             values[step.node] = Parameter(name, sizes, tuple(range(len(sizes))))
         elif step.kind == "activation":
+            before = len(L.program.lines)
             values[step.node] = _applied(L, step, values)
+            L.program.locate(before, location_of(step.node))
         elif step.kind == "data":
             values[step.node] = _checked_data(exported, step)
         else:
