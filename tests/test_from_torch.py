@@ -149,8 +149,8 @@ def test_a_matrix_and_its_transpose() -> None:
     lifted = ns.from_torch(make, torch.randn(2, 3), parametrisation="ntk")
     kinds = [type(line).__name__ for line in lifted.program.lines]
     assert kinds.count("InputMatrix") == 2 and kinds.count("Trsp") == 1
-    assert [d.code for d in ns.check(lifted.program).findings if d.severity == "error"] == [
-        d.code for d in ns.check(ns.programs.tied_autoencoder()).findings if d.severity == "error"
+    assert [d.code for d in ns.check(lifted.program).diagnostics if d.severity == "error"] == [
+        d.code for d in ns.check(ns.programs.tied_autoencoder()).diagnostics if d.severity == "error"
     ]
 
 

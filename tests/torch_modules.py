@@ -97,7 +97,12 @@ def attention(n: int) -> nn.Module:
         return m.out(x.mean(1))
 
     return Net(
-        forward, emb=nn.Linear(4, n), qkv=nn.Linear(n, 3 * n), o=nn.Linear(n, n), ln=nn.LayerNorm(n), out=nn.Linear(n, 1)
+        forward,
+        emb=nn.Linear(4, n),
+        qkv=nn.Linear(n, 3 * n),
+        o=nn.Linear(n, n),
+        ln=nn.LayerNorm(n),
+        out=nn.Linear(n, 1),
     )
 
 

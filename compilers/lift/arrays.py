@@ -80,9 +80,12 @@ class Arrays:
                 " zeros_, ones_, constant_, kaiming_*, xavier_*)", node,
             )  # fmt: skip
         law = self.laws[name]
-        if law.var.c != 0 and law.var.k > 0 or law.mean.c != 0 and law.mean.k > 0:
+        if (law.var.c != 0 and law.var.k > 0) or (law.mean.c != 0 and law.mean.k > 0):
             raise refused(
-                "NT811", f"the initial values of {name} grow with the width ({law})", "a variance that does not grow", node
+                "NT811",
+                f"the initial values of {name} grow with the width ({law})",
+                "a variance that does not grow",
+                node,
             )
         return law
 
@@ -111,17 +114,22 @@ class Arrays:
     # ------------------------------------------------------------ the three kinds of arrays
 
     def matrix(
-        self, name: str, label: str, rows: ir.Width, cols: ir.Width | Expr, features: int | None, axes: Sequence[ir.Dim],
-        count: int, lookup: bool, node: Any,
+        self, name: str, label: str, rows: ir.Width, cols: ir.Width | Expr, features: int | None,
+        axes: Sequence[ir.Dim], count: int, lookup: bool, node: Any,
     ) -> tuple[Matrix, Fraction]:  # fmt: skip
         """W = n^power · multiplier · ω/√cols and its power; `count` further entries are summed (taps, positions)."""
         law = self.law(name, node)
         if law.mean.c != 0:
             raise refused(
-                "NT811", f"the matrix {name} has the mean {law.mean}: sums over it grow with the width", "mean zero", node
+                "NT811",
+                f"the matrix {name} has the mean {law.mean}: sums over it grow with the width",
+                "mean zero",
+                node,
             )
         wide = isinstance(cols, ir.Width)
-        fan = sp.Integer(1) if lookup else sp.sympify(cols.ratio) if isinstance(cols, ir.Width) else sp.Integer(features)
+        fan = (
+            sp.Integer(1) if lookup else sp.sympify(cols.ratio) if isinstance(cols, ir.Width) else sp.Integer(features)
+        )
         exponent = law.var.k if law.var.c != 0 else Fraction(-1 if wide else 0)
         power = (exponent + wide) / 2
         scale = self.scale(name, law.var.c, fan, sp.Rational(1, count), exponent)

@@ -1,4 +1,4 @@
-"""A module exported twice, at two widths and two numbers of samples: sizes and constants that differ say how they scale."""
+"""A module exported at two widths and numbers of samples: sizes and constants that differ say how they scale."""
 
 from __future__ import annotations
 
@@ -176,7 +176,8 @@ def _unchanged(program: Any) -> None:
             node = next((n for n in program.graph.nodes if n.name == spec.arg.name), None)
             raise refused(
                 "NT807", f"the forward pass changes {spec.target}",
-                "a program is a function of its inputs: module.eval() stops batch normalisation from keeping statistics",
+                "a program is a function of its inputs: module.eval() stops batch normalisation from keeping"
+                " statistics",
                 node,
             )  # fmt: skip
 
@@ -197,7 +198,7 @@ def _kind(node: fx.Node, kinds: dict[fx.Node, str], exported: Exported) -> str:
         return "data"
     name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
     used = {kinds[n] for n in node.all_input_nodes}
-    if used & {"parameter", "activation"} and not (name in SHAPES_ONLY):
+    if used & {"parameter", "activation"} and name not in SHAPES_ONLY:
         return "activation"
     return "data" if "data" in used and name not in SHAPES_ONLY else "constant"
 

@@ -133,8 +133,8 @@ CHANGED: dict[str, Callable[[Values, float], Values]] = {
 }
 VIEWS = frozenset({
     "empty", "empty_strided", "empty_like", "new_empty", "detach", "view", "t", "transpose", "alias", "slice",
-    "select", "lift_fresh", "permute", "expand", "unsqueeze", "squeeze", "split", "chunk", "as_strided", "_reshape_alias",
-    "detach_",
+    "select", "lift_fresh", "permute", "expand", "unsqueeze", "squeeze", "split", "chunk", "as_strided",
+    "_reshape_alias", "detach_",
 })  # fmt: skip
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -16,11 +15,11 @@ from netsor.compilers.lift.arrays import Arrays, Parametrisation, Row
 from netsor.compilers.lift.export import SAMPLES, Exported, Step, evaluate, export, samples
 from netsor.compilers.lift.findings import finding, location_of, refused
 from netsor.compilers.lift.laws import Law, laws
-from netsor.compilers.lift.lifter import Input, Lifter, Restart, Splits, as_expr
+from netsor.compilers.lift.lifter import Input, Lifter, Restart, Splits
 from netsor.compilers.lift.rules import RULES, near
-from netsor.compilers.lift.values import SAMPLE, Constant, Data, Outputs, Parameter, Value
+from netsor.compilers.lift.values import SAMPLE, Constant, Data, Outputs, Parameter
 from netsor.dsl import Program
-from netsor.errors import Diagnostic, InputError, UnsupportedError
+from netsor.errors import Diagnostic, InputError
 
 Make = Callable[[int], nn.Module]
 
@@ -88,7 +87,9 @@ def _check_arguments(make: Any, inputs: Sequence[Any], widths: Any, parametrisat
         raise bad(f"make is a function of the width that builds the module, got {type(make).__name__}",
                   "ns.from_torch(lambda n: Net(n), x): the limit is of a family of modules")  # fmt: skip
     if not inputs or any(not isinstance(x, torch.Tensor) or x.ndim == 0 or len(x) == 0 for x in inputs):
-        raise bad("example_inputs are tensors with samples in the first dimension", "ns.from_torch(make, torch.randn(2, 10))")
+        raise bad(
+            "example_inputs are tensors with samples in the first dimension", "ns.from_torch(make, torch.randn(2, 10))"
+        )
     if len(set(widths)) != 2 or any(not isinstance(n, int) or n < 2 for n in widths):
         raise bad(f"widths are two different whole numbers, got {widths}", "widths=(64, 96)")
     if parametrisation not in ("as_is", "ntk"):
@@ -114,12 +115,13 @@ def _check_values(exported: Exported) -> None:
 def _check_randomness(exported: Exported) -> None:
     for step in exported.steps:
         tags = getattr(step.node.target, "tags", ())
-        if torch.Tag.nondeterministic_seeded not in tags or step.name not in RULES and step.kind == "activation":
+        if torch.Tag.nondeterministic_seeded not in tags or (step.name not in RULES and step.kind == "activation"):
             continue
         off = "dropout" in step.name and (len(step.node.args) < 3 or not step.node.args[2])
         if step.kind != "activation" and not off:
             raise refused(
-                "NT816", f"{step.name} draws random numbers in the forward pass: the network is no function of its arrays",
+                "NT816", f"{step.name} draws random numbers in the forward pass: the network is no function"
+                " of its arrays",
                 "module.eval() turns dropout off; noise is given as data", step.node,
             )  # fmt: skip
 
@@ -148,7 +150,7 @@ def _lifted(
 
 def _shape(exported: Exported, name: str) -> list[str]:
     """The shape, with multiples of the width n."""
-    m, n = exported.widths
+    m = exported.widths[0]
     small, large = (dict(x.named_parameters())[name].shape for x in exported.modules)
     return [str(a) if a == b else "n" if a == m else f"{Fraction(a, m)}n" for a, b in zip(small, large, strict=True)]
 

@@ -94,10 +94,12 @@ class Lifter:
             raise self.refuse(
                 "NT802", f"a dimension has the sizes {size[0]} and {size[1]} at the widths {m} and {n}: it is neither finite"
                 " nor proportional to the width",
-                "dimensions are multiples of the width", 
+                "dimensions are multiples of the width",
             )  # fmt: skip
         ratio = Fraction(size[0], m)
-        return self.program.width("n" if ratio == 1 else f"{ratio}n", number(sp.Rational(ratio.numerator, ratio.denominator)))
+        return self.program.width(
+            "n" if ratio == 1 else f"{ratio}n", number(sp.Rational(ratio.numerator, ratio.denominator))
+        )
 
     def wide(self, atom: Atom) -> ir.Width:
         return self.width(atom.size)
@@ -194,7 +196,9 @@ class Lifter:
     def vector(self, x: Parameter) -> Value:
         """A parameter of one width as a vector (family)."""
         if x.name in self.matrices or x.name in self.readouts:
-            raise self.refuse("NT803", f"{x.name} is a matrix and is added or multiplied entry by entry", "matrices are applied")
+            raise self.refuse(
+                "NT803", f"{x.name} is a matrix and is added or multiplied entry by entry", "matrices are applied"
+            )
         if x.name not in self.vectors:
             dims = tuple(self.rows_of(x.name, i, s) if s != (1, 1) else () for i, s in enumerate(x.sizes))
             widths = [a for d in dims for a in d if a.kind == "wide"]
@@ -233,7 +237,9 @@ class Lifter:
             self.data[x.step] = tuple(dims)
         dims = self.data[x.step]
         if sum(a.kind == "sample" for d in dims for a in d) != 1:
-            raise self.refuse("NT815", "a tensor of data has no dimension of samples", "samples are the first dimension")
+            raise self.refuse(
+                "NT815", "a tensor of data has no dimension of samples", "samples are the first dimension"
+            )
         return dims  # type: ignore[no-any-return]
 
     def _spatial(self, x: Data) -> list[tuple[int, Size]]:

@@ -86,7 +86,11 @@ def applied_to(L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Ax
     table = {a.axis: b.axis for a, b in zip(v.dims[place], entry.cols, strict=True) if a.axis and b.axis}
     table |= {taps: entry.taps} if taps is not None and entry.taps is not None else {}
     here = {a.axis for a in entry.rows if a.axis}
-    table |= {a.axis: L.program.fresh_axis(a.axis.name, a.size[0]) for a in v.atoms if a.axis in here and a.axis not in table and a.axis}
+    table |= {
+        a.axis: L.program.fresh_axis(a.axis.name, a.size[0])
+        for a in v.atoms
+        if a.axis in here and a.axis not in table and a.axis
+    }
     v = renamed(v, table)
     expr = _product(L, M, v)
     turned = entry.row_dim != rows
@@ -111,7 +115,9 @@ def _to_data(L: Lifter, w: Parameter, x: Data, dim: int, rows: int) -> Value:
     place = dim % len(x.sizes)
     if w.sizes[rows][0] == w.sizes[rows][1]:
         raise L.refuse(
-            "NT812", f"{w.name} maps data to a finite dimension", "the first layer has the width; fixed maps are constants"
+            "NT812",
+            f"{w.name} maps data to a finite dimension",
+            "the first layer has the width; fixed maps are constants",
         )
     data, dims = L.features(x, place)
     entry, M = placed(L, w, rows, data, x.sizes[place][0])
@@ -241,7 +247,9 @@ def contracted(L: Lifter, x: Value, y: Value) -> Value:
 def _embedding(L: Lifter, w: Any, ids: Any, *_: Any, **__: Any) -> Value:
     """Rows of a table: one-hot data, without division by the number of rows."""
     if not isinstance(w, Parameter) or not isinstance(ids, Data):
-        raise L.no_rule("a table or indices that are computed from parameters", "tables are parameters, indices are data")
+        raise L.no_rule(
+            "a table or indices that are computed from parameters", "tables are parameters, indices are data"
+        )
     data, dims = L.features(ids, -1, w.sizes[0][0])
     entry, M = placed(L, w, 1, data, w.sizes[0][0], lookup=True)
     return Value((*dims, entry.rows), M @ data, entry.power)

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import sympy as sp
-
 from netsor import functions as fn
 from netsor.compilers.lift.export import Pair
 from netsor.compilers.lift.lifter import Lifter, as_expr
@@ -90,7 +88,9 @@ def _softplus(L: Lifter, x: Any, beta: float = 1.0, threshold: float = 20.0) -> 
 def _clamp(L: Lifter, x: Any, low: Any = None, high: Any = None) -> Value:
     """low + relu(x − low) − relu(x − high)."""
     defaults: dict[str, tuple[Any, Any]] = {"relu6": (0, 6), "hardtanh": (-1, 1)}
-    low, high = (g if g is not None else d for g, d in zip((low, high), defaults.get(L.step.name, (None, None)), strict=True))
+    low, high = (
+        g if g is not None else d for g, d in zip((low, high), defaults.get(L.step.name, (None, None)), strict=True)
+    )
 
     def f(y: Any) -> Any:
         below = y if low is None else fn.relu(y - L.number(low)[0]) + L.number(low)[0]
@@ -118,7 +118,12 @@ def _square(L: Lifter, x: Any) -> Value:
 
 @rule("pow")
 def _pow(L: Lifter, x: Any, exponent: Any) -> Value:
-    if isinstance(exponent, Pair) or not isinstance(exponent, int | float) or not float(exponent).is_integer() or exponent < 1:
+    if (
+        isinstance(exponent, Pair)
+        or not isinstance(exponent, int | float)
+        or not float(exponent).is_integer()
+        or exponent < 1
+    ):
         raise L.no_rule(f"the exponent {exponent}", "whole exponents from 1 on")
     k = int(exponent)
     v = L.value(x)
@@ -143,7 +148,7 @@ def times(L: Lifter, x: Any, number: Any) -> Any:
 
 def is_number(x: Any) -> bool:
     """A number, or a constant tensor of one."""
-    return isinstance(x, int | float | Pair) or isinstance(x, Constant) and all(s == (1, 1) for s in x.sizes)
+    return isinstance(x, int | float | Pair) or (isinstance(x, Constant) and all(s == (1, 1) for s in x.sizes))
 
 
 @rule("mul")

@@ -143,7 +143,9 @@ def _softmax(L: Lifter, x: Any, dim: int, *_: Any) -> Value:
             "scale scores by 1/d, not 1/√d: scale=1/d of scaled_dot_product_attention, q @ k.T / d",
         )  # fmt: skip
     if v.power < 0:
-        raise L.refuse("NT811", "the scores vanish with the width: attention is uniform in the limit", "scale scores by 1/d")
+        raise L.refuse(
+            "NT811", "the scores vanish with the width: attention is uniform in the limit", "scale scores by 1/d"
+        )
     (atom,) = v.dims[place]
     if atom.axis is None or not isinstance(v.expr, Expr):
         raise L.no_rule("a softmax of constants")

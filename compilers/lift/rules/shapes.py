@@ -216,7 +216,9 @@ def _split(L: Lifter, x: Any, how: Any = None, dim: int = 0) -> list[Any]:
         atoms = v.dims[dim]
         axis = whole_axis(L, atoms, "its coordinates are taken apart")
         rest = tuple(d for i, d in enumerate(v.dims) if i != dim % len(v.dims))
-        return [Value(rest, as_expr(L.program, v).at(axis, i), v.power) for i in range(atoms[0].size[0])] if axis else [v]
+        return (
+            [Value(rest, as_expr(L.program, v).at(axis, i), v.power) for i in range(atoms[0].size[0])] if axis else [v]
+        )
     v, parts = L.value(x), len(L.step.node.meta["val"])
     sizes = [L.step.sizes_of(i)[dim] for i in range(parts)]
     place, atoms = dim % len(v.dims), v.dims[dim]
@@ -244,7 +246,9 @@ def _cat(L: Lifter, tensors: Sequence[Any], dim: int = 0) -> Value:
     place = dim % len(values[0].dims)
     total = L.step.sizes[place]
     if total[0] != total[1]:
-        raise L.no_rule("vectors of widths are concatenated", "concatenate along a finite axis, or apply a matrix to each")
+        raise L.no_rule(
+            "vectors of widths are concatenated", "concatenate along a finite axis, or apply a matrix to each"
+        )
     axis = L.program.fresh_axis("part", total[0])
     start, out = 0, Value((), 0)
     for v in values:
