@@ -6,6 +6,7 @@ import math
 import re
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -171,7 +172,7 @@ def test_a_module_in_ntk_parametrisation_has_the_rate_one() -> None:
     """W of standard normal entries, divided by √n in the forward pass."""
 
     def make(n: int) -> nn.Module:
-        def forward(m: zoo.Net, x: torch.Tensor) -> torch.Tensor:
+        def forward(m: Any, x: torch.Tensor) -> Any:
             h = torch.relu(x @ m.a / math.sqrt(3))
             return torch.relu(h @ m.b / math.sqrt(n)) @ m.v / n**0.5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -28,15 +29,19 @@ def gaussian(module: nn.Module) -> nn.Module:
 class Net(nn.Module):
     """A module from its parts and its forward pass."""
 
-    def __init__(self, forward: Callable[..., torch.Tensor], **parts: nn.Module | nn.Parameter) -> None:
+    def __init__(self, forward: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> None:
         super().__init__()
         self.run = forward
         for name, part in parts.items():
             setattr(self, name, part)
         gaussian(self)
 
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name)
+
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.run(self, *inputs)
+        found: torch.Tensor = self.run(self, *inputs)
+        return found
 
 
 def mlp(n: int) -> nn.Module:
@@ -44,7 +49,7 @@ def mlp(n: int) -> nn.Module:
 
 
 def residual(n: int) -> nn.Module:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
+    def forward(m: Any, x: torch.Tensor) -> Any:
         x = m.a(x)
         x = x + F.gelu(m.b(x)) * 0.5
         return m.out(F.leaky_relu(x - F.silu(m.c(x))))
@@ -55,7 +60,7 @@ def residual(n: int) -> nn.Module:
 def tied(n: int) -> nn.Module:
     """One layer applied twice."""
 
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
+    def forward(m: Any, x: torch.Tensor) -> Any:
         x = F.relu(m.a(x))
         x = torch.erf(m.b(torch.erf(m.b(x))))
         return m.out(torch.tanh(x)).squeeze(-1)
@@ -78,17 +83,16 @@ def cnn_flat(n: int) -> nn.Module:
 
 
 def text(n: int) -> nn.Module:
-    def forward(m: Net, ids: torch.Tensor) -> torch.Tensor:
+    def forward(m: Any, ids: torch.Tensor) -> Any:
         return m.out(torch.tanh(m.f(m.ln(m.emb(ids)).mean(1))))
 
-    parts = {"emb": nn.Embedding(7, n), "ln": nn.LayerNorm(n), "f": nn.Linear(n, n), "out": nn.Linear(n, 1)}
-    return Net(forward, **parts)
+    return Net(forward, emb=nn.Embedding(7, n), ln=nn.LayerNorm(n), f=nn.Linear(n, n), out=nn.Linear(n, 1))
 
 
 def attention(n: int) -> nn.Module:
     """Two heads, queries, keys and values from one matrix, scores times 1/d, post-norm."""
 
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
+    def forward(m: Any, x: torch.Tensor) -> Any:
         x = m.emb(x)
         B, T, n = x.shape
         q, k, v = m.qkv(x).reshape(B, T, 3, 2, n // 2).permute(2, 0, 3, 1, 4)
@@ -109,7 +113,7 @@ def attention(n: int) -> nn.Module:
 def parts(n: int) -> nn.Module:
     """cat, chunk, select and flip on finite axes, and a positional vector."""
 
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
+    def forward(m: Any, x: torch.Tensor) -> Any:
         x = m.emb(x) + m.pos
         first, second = x.chunk(2, 1)
         x = torch.cat([F.relu(first), second.flip(1), x[:, 1:2]], 1)
@@ -142,7 +146,7 @@ def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[st
                modules[0].named_parameters()}  # fmt: skip
 
     def f(some: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> torch.Tensor:
-        out = functional_call(modules[0], {**others, **some}, (x,))
+        out: torch.Tensor = functional_call(modules[0], {**others, **some}, (x,))
         return out.reshape(len(x), -1)[:, 0]
 
     def kernels(params: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:

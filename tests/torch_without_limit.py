@@ -14,7 +14,7 @@ X, TOKENS, IMAGE = torch.randn(3, 4), torch.randn(3, 5, 4), torch.randn(3, 3, 4,
 
 
 def attention(n: int) -> nn.Module:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
+    def forward(m: Any, x: torch.Tensor) -> Any:
         q, k, v = m.q(x), m.k(x), m.v(x)
         a = F.scaled_dot_product_attention(q, k, v)
         return m.out(a.mean(1))
@@ -43,7 +43,7 @@ def noise(n: int) -> nn.Module:
 
 
 def control_flow(n: int) -> nn.Module:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
+    def forward(m: Any, x: torch.Tensor) -> Any:
         h = m.a(x)
         return m.out(h if h.sum() > 0 else -h)
 
@@ -55,16 +55,16 @@ def coordinate(n: int) -> nn.Module:
 
 
 def readout_used_twice(n: int) -> nn.Module:
-    def forward(m: Net, ids: torch.Tensor) -> torch.Tensor:
+    def forward(m: Any, ids: torch.Tensor) -> Any:
         return F.linear(torch.tanh(m.f(m.emb(ids).mean(1))), m.emb.weight)
 
     return Net(forward, emb=nn.Embedding(7, n), f=nn.Linear(n, n))
 
 
 def growing(n: int) -> nn.Module:
-    net = nn.Sequential(nn.Linear(4, n), nn.ReLU(), nn.Linear(n, n), nn.Tanh(), nn.Linear(n, 1))
-    nn.init.normal_(net[2].weight)
-    return net
+    inner = nn.Linear(n, n)
+    nn.init.normal_(inner.weight)
+    return nn.Sequential(nn.Linear(4, n), nn.ReLU(), inner, nn.Tanh(), nn.Linear(n, 1))
 
 
 def vanishing(n: int) -> nn.Module:
@@ -72,9 +72,9 @@ def vanishing(n: int) -> nn.Module:
 
 
 def orthogonal(n: int) -> nn.Module:
-    net = nn.Sequential(nn.Linear(4, n), nn.ReLU(), nn.Linear(n, n), nn.ReLU(), nn.Linear(n, 1))
-    nn.init.orthogonal_(net[2].weight)
-    return net
+    inner = nn.Linear(n, n)
+    nn.init.orthogonal_(inner.weight)
+    return nn.Sequential(nn.Linear(4, n), nn.ReLU(), inner, nn.ReLU(), nn.Linear(n, 1))
 
 
 def no_rule(n: int) -> nn.Module:
@@ -91,7 +91,7 @@ def copied(n: int) -> nn.Module:
 
 
 def product(n: int) -> nn.Module:
-    def forward(m: Net, x: torch.Tensor) -> torch.Tensor:
+    def forward(m: Any, x: torch.Tensor) -> Any:
         return m.out(F.linear(m.a(x), m.b.weight @ m.c.weight))
 
     return Net(forward, a=nn.Linear(4, n), b=nn.Linear(n, n), c=nn.Linear(n, n), out=nn.Linear(n, 1))

@@ -74,7 +74,8 @@ class Arrays:
         """The law of a parameter; an error when the initialiser gave none."""
         if name not in self.laws:
             raise refused(
-                "NT821", f"the initial values of {name} have no known law: not i.i.d. entries whose variance is a power of"
+                "NT821", f"the initial values of {name} have no known law: not i.i.d. entries whose variance is"
+                f" a power of"
                 " the width",
                 "make the module at every width and let an initialiser of torch.nn.init fill it (normal_, uniform_,"
                 " zeros_, ones_, constant_, kaiming_*, xavier_*)", node,
@@ -106,7 +107,8 @@ class Arrays:
         """Say that Gaussian entries stand for uniform ones where no central limit theorem makes them equal."""
         if law.kind == "uniform" and law.var.at_zero() != 0:
             self.findings.append(finding(
-                "NT806", f"the entries of {name} are uniform and are not summed over a width: the program has Gaussian ones of"
+                "NT806", f"the entries of {name} are uniform and are not summed over a width: the program has"
+                f" Gaussian ones of"
                 f" the same variance {law.var}",
                 "the limit is the module's when it starts with nn.init.normal_ of that variance", node, "warning",
             ))  # fmt: skip

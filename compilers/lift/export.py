@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.fx.node import map_arg
 
 from netsor.compilers.lift.findings import innermost, refused
 from netsor.errors import Diagnostic, UnsupportedError
@@ -93,8 +94,8 @@ def paired(a: Any, b: Any, read: Callable[[fx.Node], Any]) -> Any:
 def evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
     """The value of a node from those of the inputs it needs (kept in `known`)."""
     if node not in known:
-        args = fx.node.map_arg(node.args, lambda n: evaluate(n, known))
-        kwargs = fx.node.map_arg(node.kwargs, lambda n: evaluate(n, known))
+        args = map_arg(node.args, lambda n: evaluate(n, known))
+        kwargs = map_arg(node.kwargs, lambda n: evaluate(n, known))
         with torch.no_grad():
             known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
     return known[node]

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from netsor import ir
 from netsor.compilers.lift.arrays import Arrays, Parametrisation, Row
-from netsor.compilers.lift.export import SAMPLES, Exported, Step, evaluate, export, samples
+from netsor.compilers.lift.export import Exported, Step, export
 from netsor.compilers.lift.findings import finding, location_of, refused
+from netsor.compilers.lift.inputs import arranged, check_samples
 from netsor.compilers.lift.laws import Law, laws
-from netsor.compilers.lift.lifter import Input, Lifter, Restart, Splits
+from netsor.compilers.lift.lifter import Lifter, Restart, Splits
 from netsor.compilers.lift.rules import RULES, near
-from netsor.compilers.lift.values import SAMPLE, Constant, Data, Outputs, Parameter
+from netsor.compilers.lift.values import Constant, Data, Input, Outputs, Parameter
 from netsor.dsl import Program
 from netsor.errors import Diagnostic, InputError
 
@@ -39,7 +40,7 @@ class Lifted:
 
     def arrange(self, *inputs: torch.Tensor) -> Any:
         """The program's arrays from the module's inputs: one array, or a dict by name."""
-        arrays = {name: _arranged(self.exported, spec, inputs) for name, spec in self.inputs.items()}
+        arrays = {name: arranged(self.exported, spec, inputs) for name, spec in self.inputs.items()}
         return next(iter(arrays.values())) if len(arrays) == 1 else arrays
 
     def rates(self, n: int) -> dict[str, float]:
@@ -185,13 +186,14 @@ def _checked_data(exported: Exported, step: Step) -> Any:
 def _applied(L: Lifter, step: Step, values: Mapping[Any, Any]) -> Any:
     if step.name.endswith("getitem>") or "getitem" in step.name:
         source, index = step.node.args
-        found = values[source]
-        return found[index] if isinstance(found, list) else found
+        found: Any = values[source]
+        return found[cast(int, index)] if isinstance(found, list) else found
     if step.name not in RULES:
         others = near(step.name)
         raise refused(
             "NT803", f"the operation {step.name} has no rule",
-            f"near operations that have one: {others}" if others else "the page on PyTorch lists the operations", step.node,
+            f"near operations that have one: {others}" if others else "the page on PyTorch lists the operations",
+            step.node,
         )  # fmt: skip
     args, kwargs = L.exported.arguments(step, lambda n: values[n])
     for name in ("dtype", "layout", "device", "pin_memory", "memory_format"):
@@ -207,7 +209,8 @@ def _outputs(L: Lifter, values: Mapping[Any, Any]) -> Outputs:
         raise refused("NT820", f"the module returns {len(found)} tensors", "return one output")
     if not isinstance(found[0], Outputs):
         raise refused(
-            "NT808", "the module does not end with a readout: a linear layer from the width to a finite number of outputs",
+            "NT808", "the module does not end with a readout: a linear layer from the width to a finite number"
+            " of outputs",
             "add nn.Linear(n, k) as the last layer", nodes[0],
         )  # fmt: skip
     L.step = next(s for s in L.exported.steps if s.node is nodes[0])
@@ -248,13 +251,14 @@ def _bias(L: Lifter, term: Any, width: ir.Width, dims: Sequence[ir.Dim]) -> None
 
 
 def _result(L: Lifter, out: Outputs) -> Lifted:
-    _check_samples(L)
+    check_samples(L)
     rows = L.arrays.rows
     notes = list(L.arrays.findings)
     for name in dict(L.exported.modules[0].named_parameters()):
         if name not in rows:
             notes.append(finding(
-                "NT809", f"the parameter {name} does not reach the output", "leave it out of the module", None, "warning"
+                "NT809", f"the parameter {name} does not reach the output", "leave it out of the module", None,
+                "warning",
             ))  # fmt: skip
         elif rows[name].array == "0 in the limit":
             notes.append(finding(
@@ -263,70 +267,6 @@ def _result(L: Lifter, out: Outputs) -> Lifted:
                 "parametrisation='ntk' trains vectors at the rate 1", None, "warning",
             ))  # fmt: skip
     return Lifted(L.program, tuple(notes), tuple(rows.values()), L.exported, L.inputs)
-
-
-# ---------------------------------------------------------------- arrays of inputs
-
-
-def _check_samples(L: Lifter) -> None:
-    """Each sample's data depend on that sample alone: changing the last input leaves the others."""
-    exported = L.exported
-    for spec in L.inputs.values():
-        known = exported.values[0]
-        before = [known[n] for n in exported.inputs]
-        changed = [torch.cat([x[:-1], _other(x[-1:], x[:1])]) for x in before]
-        values = [_computed(exported, spec.step, x) for x in (before, changed)]
-        first, second = (_samples_first(v, spec) for v in values)
-        if not torch.equal(first[:-1], second[:-1]):
-            raise refused(
-                "NT815", "the data of a sample depend on other samples of the batch",
-                "normalise with fixed numbers, or each sample by itself", spec.step.node,
-            )  # fmt: skip
-
-
-def _other(x: torch.Tensor, instead: torch.Tensor) -> torch.Tensor:
-    return x * 3 + 1 if x.is_floating_point() else instead
-
-
-def _computed(exported: Exported, step: Step, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    known = dict(exported.tensors[0])
-    known.update(zip(exported.inputs, inputs, strict=True))
-    found = evaluate(step.node, known)
-    assert isinstance(found, torch.Tensor)
-    return found
-
-
-def _samples_first(value: torch.Tensor, spec: Input) -> torch.Tensor:
-    """[sample, *axes, feature] from the tensor of a data node."""
-    order = list(range(len(spec.dims)))
-    if spec.classes is None and spec.features is not None:
-        order.append(order.pop(spec.features))
-    dims = [spec.dims[i] for i in order]
-    flat: list[Any] = [a for d in dims for a in d]
-    sizes = [a.size[0] for a in flat]
-    last = spec.features is not None and spec.classes is None
-    if last and not dims[-1]:
-        sizes.append(1)
-    found = value.permute(order).reshape(sizes).movedim(flat.index(SAMPLE), 0)
-    if spec.classes is not None:
-        found = nn.functional.one_hot(found.long(), spec.classes)
-    return found.double() if not found.is_floating_point() else found
-
-
-def _arranged(exported: Exported, spec: Input, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Torch computes data in batches of the exported number of samples."""
-    if len(inputs) != len(exported.inputs):
-        raise InputError(
-            f"the module has {len(exported.inputs)} inputs, got {len(inputs)}", code="NT601", severity="error",
-            hint="give them as the module's forward takes them",
-        )  # fmt: skip
-    total, size = len(inputs[0]), SAMPLES[0]
-    parts = []
-    for start in range(0, total, size):
-        chunk = [x[start : start + size] for x in inputs]
-        values = _computed(exported, spec.step, samples(chunk, size))
-        parts.append(_samples_first(values, spec)[: min(size, total - start)])
-    return torch.cat(parts)
 
 
 __all__ = ["Lifted", "from_torch"]

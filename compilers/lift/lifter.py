@@ -12,7 +12,7 @@ import torch
 
 from netsor import ir
 from netsor.compilers.lift.arrays import Arrays, number
-from netsor.compilers.lift.export import SAMPLES, Exported, Pair, Size, Step
+from netsor.compilers.lift.export import SAMPLES, Exported, Pair, Size
 from netsor.compilers.lift.findings import refused
 from netsor.compilers.lift.laws import fit
 from netsor.compilers.lift.values import (
@@ -22,15 +22,17 @@ from netsor.compilers.lift.values import (
     Data,
     Dim,
     Dims,
+    Input,
     Outputs,
     Parameter,
+    Placed,
     Value,
     product,
     renamed,
 )
 from netsor.dsl import Program
 from netsor.errors import UnsupportedError
-from netsor.expressions import Expr, Matrix
+from netsor.expressions import Expr
 
 Splits = Mapping[tuple[str, int], tuple[Size, ...]]
 
@@ -40,28 +42,6 @@ class Restart(Exception):
 
     def __init__(self, splits: Splits) -> None:
         self.splits = splits
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A matrix of the program: which of the parameter's dimensions are rows, and the axes summed with its columns."""
-
-    matrix: Matrix
-    power: Fraction
-    row_dim: int
-    rows: Dim
-    cols: Dim
-    taps: ir.Axis | None
-
-
-@dataclass(frozen=True)
-class Input:
-    """An array of the program: a data node, its dimensions and which of them comes last as features (None: scalars)."""
-
-    step: Step
-    dims: Dims
-    features: int | None
-    classes: int | None = None  # one-hot
 
 
 @dataclass
@@ -92,7 +72,8 @@ class Lifter:
         m, n = self.exported.widths
         if size[0] * n != size[1] * m:
             raise self.refuse(
-                "NT802", f"a dimension has the sizes {size[0]} and {size[1]} at the widths {m} and {n}: it is neither finite"
+                "NT802", f"a dimension has the sizes {size[0]} and {size[1]} at the widths {m} and {n}: it is"
+                f" neither finite"
                 " nor proportional to the width",
                 "dimensions are multiples of the width",
             )  # fmt: skip
@@ -115,7 +96,8 @@ class Lifter:
             found = fit(x.values, self.exported.widths)
             if found is None:
                 raise self.refuse(
-                    "NT802", f"the number {x.values[0]:g} (at the other width {x.values[1]:g}) is no power of the width",
+                    "NT802", f"the number {x.values[0]:g} (at the other width {x.values[1]:g}) is no power of"
+                    f" the width",
                     "numbers are c·n^k with k a multiple of 1/2, and do not depend on the batch",
                 )  # fmt: skip
             return found.c, found.k
@@ -133,7 +115,8 @@ class Lifter:
         if rest == 0 and size[1] == count * SAMPLES[1]:
             return (SAMPLE, *self.factors((count, count), stem))
         raise self.refuse(
-            "NT822", f"a tensor that no parameter enters has a dimension of sizes {size[0]} and {size[1]} at the two widths",
+            "NT822", f"a tensor that no parameter enters has a dimension of sizes {size[0]} and {size[1]} at"
+            f" the two widths",
             "inputs and constants have finite dimensions; a vector of the width is a parameter",
         )  # fmt: skip
 
@@ -156,7 +139,8 @@ class Lifter:
         if atom.kind != "wide" or not atom.rows or len(growing) != 1 or any(r in self.splits for r in atom.rows):
             return self.no_rule(
                 f"a dimension of {product((atom,))[0]} is taken apart into {', '.join(str(s[0]) for s in sizes)}",
-                "only a width that comes from the rows of a matrix or from a vector is taken apart (heads, gates, chunks)",
+                "only a width that comes from the rows of a matrix or from a vector is taken apart (heads,"
+                " gates, chunks)",
             )
         return Restart(dict.fromkeys(atom.rows, tuple(sizes)))
 
@@ -204,8 +188,10 @@ class Lifter:
             widths = [a for d in dims for a in d if a.kind == "wide"]
             if len(widths) != 1:
                 raise self.refuse(
-                    "NT813", f"{x.name} has {'no width' if not widths else 'several widths'} and is added or multiplied entry"
-                    " by entry" + ("" if widths else ": a random or trained number of finite size stays one in the limit"),
+                    "NT813", f"{x.name} has {'no width' if not widths else 'several widths'} and is added or"
+                    f" multiplied entry"
+                    " by entry" + ("" if widths else ": a random or trained number of finite size stays one in"
+                    " the limit"),
                     "a vector of the width, or a constant (register_buffer)",
                 )  # fmt: skip
             axes = tuple(a.axis for d in dims for a in d if a.axis)
@@ -309,4 +295,4 @@ def as_expr(p: Program, value: Value) -> Expr:
     return value.expr if isinstance(value.expr, Expr) else Expr(p, sp.sympify(value.expr))
 
 
-__all__ = ["Input", "Lifter", "Placed", "Restart", "Splits", "as_expr"]
+__all__ = ["Lifter", "Restart", "Splits", "as_expr"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from netsor import ir
 from netsor.compilers.lift.export import SAMPLES, Size, Step
-from netsor.expressions import Expr
+from netsor.expressions import Expr, Matrix
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,26 @@ class Constant:
     values: tuple[Any, Any] = field(repr=False)
 
 
-Lifted = Value | Outputs | Parameter | Data | Constant
+@dataclass(frozen=True)
+class Placed:
+    """A matrix of the program: which of the parameter's dimensions are rows, and the axes summed with its columns."""
+
+    matrix: Matrix
+    power: Fraction
+    row_dim: int
+    rows: Dim
+    cols: Dim
+    taps: ir.Axis | None
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array of the program: a data node, its dimensions and which of them comes last as features (None: scalars)."""
+
+    step: Step
+    dims: Dims
+    features: int | None
+    classes: int | None = None  # one-hot
 
 
 def product(atoms: Sequence[Atom]) -> Size:
@@ -103,7 +122,7 @@ def product(atoms: Sequence[Atom]) -> Size:
 
 
 def grouped(atoms: Sequence[Atom], sizes: Sequence[Size]) -> Dims | Atom:
-    """The atoms as factors of dimensions of the given sizes; the atom that would have to be split if it is impossible."""
+    """The atoms as factors of dimensions of the given sizes; where one would have to be split, that atom."""
     left = list(atoms)
     dims: list[Dim] = []
     for size in sizes:
@@ -136,6 +155,6 @@ def renamed(value: Value, table: dict[ir.Axis, ir.Axis]) -> Value:
 
 
 __all__ = [
-    "SAMPLE", "Atom", "Constant", "Data", "Dim", "Dims", "Lifted", "Outputs", "Parameter", "Term", "Value", "grouped",
-    "product", "renamed", "without",
+    "SAMPLE", "Atom", "Constant", "Data", "Dim", "Dims", "Input", "Outputs", "Parameter", "Placed", "Term", "Value",
+    "grouped", "product", "renamed", "without",
 ]  # fmt: skip

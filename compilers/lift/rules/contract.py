@@ -8,11 +8,23 @@ from typing import Any
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.lift.lifter import Lifter, Placed, as_expr
+from netsor.compilers.lift.lifter import Lifter, as_expr
 from netsor.compilers.lift.rules.elementwise import combined, times
 from netsor.compilers.lift.rules.shapes import mixed
 from netsor.compilers.lift.rules.table import rule
-from netsor.compilers.lift.values import Atom, Constant, Data, Dim, Outputs, Parameter, Term, Value, product, renamed
+from netsor.compilers.lift.values import (
+    Atom,
+    Constant,
+    Data,
+    Dim,
+    Outputs,
+    Parameter,
+    Placed,
+    Term,
+    Value,
+    product,
+    renamed,
+)
 from netsor.dsl import dot
 from netsor.expressions import Expr, Matrix
 

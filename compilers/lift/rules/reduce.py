@@ -114,7 +114,7 @@ def _batch_norm(
     """In evaluation (x − mean)/√(var + ε), with the statistics that the module keeps; in training samples meet."""
     if training is not False or not isinstance(mean, Constant):
         raise mixed(L)
-    v, (m, _), (s, _) = L.value(x), L.number(mean), L.number(var)
+    v, m, s = L.value(x), L.number(mean)[0], L.number(var)[0]
     y = Value(v.dims, (as_expr(L.program, v) - m) / sp.sqrt(s + L.number(eps)[0]))
     if v.power != 0:
         raise L.refuse("NT811", f"activations of the order n^{v.power} are normalised", "variances c/fan-in")
@@ -138,7 +138,8 @@ def _softmax(L: Lifter, x: Any, dim: int, *_: Any) -> Value:
         )
     if v.power > 0:
         raise L.refuse(
-            "NT810", f"softmax of scores of the order n^{v.power} times their mean product: their deviations do not vanish,"
+            "NT810", f"softmax of scores of the order n^{v.power} times their mean product: their deviations do"
+            f" not vanish,"
             " so the attention stays random",
             "scale scores by 1/d, not 1/√d: scale=1/d of scaled_dot_product_attention, q @ k.T / d",
         )  # fmt: skip

@@ -160,7 +160,8 @@ def mixed(L: Lifter) -> Exception:
     """The finding that samples meet."""
     return L.refuse(
         "NT815", f"{L.step.name} mixes the samples of the batch: an output depends on the other inputs",
-        "a kernel is of two inputs: module.eval() for batch normalisation, or make the set of inputs an axis of one sample",
+        "a kernel is of two inputs: module.eval() for batch normalisation, or make the set of inputs an axis of"
+        " one sample",
     )  # fmt: skip
 
 
