@@ -141,7 +141,7 @@ def inputs(name: str, count: int = 2) -> torch.Tensor:
 def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[str, float]) -> tuple[torch.Tensor, ...]:
     """f fᵀ and Σ_p η_p ∂f ∂fᵀ of the first output, one matrix per draw."""
     modules = [make(n).double() for _ in range(draws)]
-    names = [name for name, p in modules[0].named_parameters() if rates.get(name)]
+    names = [name for name, _ in modules[0].named_parameters() if rates.get(name)]
     stacked = {k: torch.stack([dict(m.named_parameters())[k].detach() for m in modules]) for k, _ in
                modules[0].named_parameters()}  # fmt: skip
 

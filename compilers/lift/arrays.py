@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import sympy as sp
 
@@ -189,7 +189,7 @@ class Arrays:
         p = self.program
         x = p.vector(f"one {label}", width, mean=1, var=0)
         for dim in dims:  # outputs that add up have the same axes
-            x = x * p.constant([1] * int(dim.size), (dim,))  # type: ignore[call-overload]
+            x = x * p.constant([1] * cast(int, dim.size), (dim,))
         v = p.readout(label, width, var=scale.var, multiplier=scale.multiplier, trainable=scale.trainable)
         return v, x
 

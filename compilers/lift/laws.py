@@ -142,7 +142,7 @@ class Recorder(TorchDispatchMode):
     """Which law was written to which storage while a module was made."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.laws: dict[int, Values] = {}
         self.alive: list[Any] = []  # a storage's address is not given away again
 

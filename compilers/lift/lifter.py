@@ -226,7 +226,7 @@ class Lifter:
             raise self.refuse(
                 "NT815", "a tensor of data has no dimension of samples", "samples are the first dimension"
             )
-        return dims  # type: ignore[no-any-return]
+        return dims
 
     def _spatial(self, x: Data) -> list[tuple[int, Size]]:
         """Dimensions with the number of the axis among those after the samples and channels."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -97,7 +98,8 @@ def normalised(L: Lifter, v: Value, dims: Sequence[int], eps: Any) -> Value:
 
 def affine(L: Lifter, v: Value, w: Any, b: Any) -> Value:
     """Gain and bias of a normalisation: vectors of the width."""
-    for array, op in ((w, lambda s, t: s * t), (b, lambda s, t: s + t)):
+    both: tuple[tuple[Any, Callable[[Any, Any], Any]], ...] = ((w, operator.mul), (b, operator.add))
+    for array, op in both:
         if isinstance(array, Parameter):
             x, y, dims = L.aligned(v, L.value(array))
             v = Value(dims, op(x.expr, y.expr))
