@@ -28,6 +28,7 @@ _WHERE = {
     "netsor.compilers.kernel": ("Kernel",),
     "netsor.compilers.experiment.figure": ("plot",),
     "netsor.compilers.experiment.simulate": ("simulate",),
+    "netsor.compilers.lift": ("Lifted", "from_torch"),
     "netsor.compilers.limit": ("limit",),
     "netsor.compilers.predict": ("predict",),
     "netsor.compilers.evaluate.results": ("KernelResult",),
@@ -45,6 +46,7 @@ __all__ = [
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
     "backprop", "forward_part", "train", "unit_variance", "Report", "check",
     "Kernel", "KernelResult", "compile", "derive", "limit", "open_gram", "plot", "predict", "simulate", "v_transform",
+    "Lifted", "from_torch",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
     "UnsupportedError",
     "layers", "programs",
@@ -71,6 +73,8 @@ if TYPE_CHECKING:
     from netsor.compilers.experiment.figure import plot as plot
     from netsor.compilers.experiment.simulate import simulate as simulate
     from netsor.compilers.kernel import Kernel as Kernel
+    from netsor.compilers.lift import Lifted as Lifted
+    from netsor.compilers.lift import from_torch as from_torch
     from netsor.compilers.limit import limit as limit
     from netsor.compilers.predict import predict as predict
     from netsor.compilers.store import open_gram as open_gram

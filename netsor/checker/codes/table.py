@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from netsor.checker.codes.explanation import Code
 from netsor.checker.codes.language import LANGUAGE, LISTINGS
+from netsor.checker.codes.modules import MODULES
 from netsor.checker.codes.theory import GRADIENTS, INDEPENDENCE, RANK, REGULARITY
 from netsor.checker.codes.use import ARRAYS, RULES
 
@@ -16,6 +17,7 @@ FAMILIES: dict[str, tuple[str, tuple[Code, ...]]] = {
     "NT5xx": ("gradients", GRADIENTS),
     "NT6xx": ("arrays and arguments", ARRAYS),
     "NT7xx": ("limits that have no rule", RULES),
+    "NT8xx": ("torch modules as programs", MODULES),
 }
 
 CODES: dict[str, Code] = {c.code: c for _, codes in FAMILIES.values() for c in codes}

@@ -1,0 +1,270 @@
+"""Matrices applied to vectors, data and each other's results: linear, matmul, embedding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from netsor import ir
+from netsor.compilers.lift.lifter import Lifter, as_expr
+from netsor.compilers.lift.rules.elementwise import combined, times
+from netsor.compilers.lift.rules.shapes import mixed
+from netsor.compilers.lift.rules.table import rule
+from netsor.compilers.lift.values import (
+    Atom,
+    Constant,
+    Data,
+    Dim,
+    Outputs,
+    Parameter,
+    Placed,
+    Term,
+    Value,
+    product,
+    renamed,
+)
+from netsor.dsl import dot
+from netsor.expressions import Expr, Matrix
+
+
+def placed(
+    L: Lifter, w: Parameter, rows: int, cols: Dim | Expr, features: int | None = None, taps: ir.Axis | None = None,
+    lookup: bool = False,
+) -> tuple[Placed, Matrix]:  # fmt: skip
+    """The matrix of a parameter whose dimension `rows` is free: made once, transposed when it is read the other way."""
+    if w.name in L.readouts or w.name in L.vectors:
+        raise shared_readout(L, w.name)
+    known = L.matrices.get(w.name)
+    if known is None:
+        known = L.matrices[w.name] = _made(L, w, rows, cols, features, taps, lookup)
+    width = L.wide(_one_wide(L, cols)) if isinstance(cols, tuple) else cols.rows
+    turned = known.matrix if known.row_dim == rows else known.matrix.T
+    if turned.var.cols != width or (known.row_dim != rows and turned.var.dims):
+        raise L.no_rule(
+            f"the parameter {w.name} is applied to different things (another input, other axes)",
+            "one parameter is one matrix: apply it to inputs of one kind, concatenated along a finite axis if need be",
+        )
+    return known, turned
+
+
+def shared_readout(L: Lifter, name: str) -> Exception:
+    return L.refuse(
+        "NT819", f"{name} is the output layer and is used elsewhere",
+        "the readout is independent of the network that it reads (Simple GIA Check): give the output its own parameter",
+    )  # fmt: skip
+
+
+def _one_wide(L: Lifter, atoms: Dim) -> Atom:
+    wide = [a for a in atoms if a.kind == "wide"]
+    if len(wide) != 1:
+        raise L.refuse(
+            "NT812", "a matrix is applied to a dimension of finite size",
+            "a finite layer between wide ones keeps its random values: give it the width",
+        )  # fmt: skip
+    return wide[0]
+
+
+def _made(
+    L: Lifter, w: Parameter, rows: int, cols: Dim | Expr, features: int | None, taps: ir.Axis | None, lookup: bool
+) -> Placed:
+    """Declare the matrix: axes of its rows (heads, gates), of the columns (positions) and taps are axes of a family."""
+    found = L.rows_of(w.name, rows, w.sizes[rows])
+    width = L.wide(_one_wide(L, found))
+    columns: Dim = cols if isinstance(cols, tuple) else ()
+    summed = [ir.Dim(a.axis, a.size[0]) for a in columns if a.axis]
+    summed += [ir.Dim(taps, taps.size)] if taps is not None and taps.size is not None else []
+    axes = [*summed, *(ir.Dim(a.axis, a.size[0]) for a in found if a.axis)]
+    count = 1
+    for dim in summed:
+        assert isinstance(dim.size, int)
+        count *= dim.size
+    source = L.wide(_one_wide(L, cols)) if isinstance(cols, tuple) else cols
+    W, power = L.arrays.matrix(w.name, L.label(w.name), width, source, features, axes, count, lookup, L.step.node)
+    return Placed(W, power, rows, found, columns, taps)
+
+
+def applied_to(L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Axis | None = None) -> Value:
+    """Σ over dimension `dim` of x (and the taps): the result has the rows in its place."""
+    if isinstance(x, Data):
+        return _to_data(L, w, x, dim, rows)
+    v = L.value(x)
+    place = dim % len(v.dims)
+    if any(a.kind == "sample" for a in v.dims[place]):
+        raise mixed(L)
+    _one_wide(L, v.dims[place])
+    entry, M = placed(L, w, rows, v.dims[place], taps=taps)
+    table = {a.axis: b.axis for a, b in zip(v.dims[place], entry.cols, strict=True) if a.axis and b.axis}
+    table |= {taps: entry.taps} if taps is not None and entry.taps is not None else {}
+    here = {a.axis for a in entry.rows if a.axis}
+    table |= {
+        a.axis: L.program.fresh_axis(a.axis.name, a.size[0])
+        for a in v.atoms
+        if a.axis in here and a.axis not in table and a.axis
+    }
+    v = renamed(v, table)
+    expr = _product(L, M, v)
+    turned = entry.row_dim != rows
+    result = tuple(replace(a, rows=a.rows | {(w.name, rows)}) for a in (entry.cols if turned else entry.rows))
+    for axis in (a.axis for a in v.dims[place] if a.axis):
+        expr = expr.sum(axis)
+    if taps is not None:
+        expr = expr.sum(entry.taps or taps)
+    dims = tuple(result if i == place else d for i, d in enumerate(v.dims))
+    return Value(dims, expr, v.power + entry.power)
+
+
+def _product(L: Lifter, M: Matrix, v: Value) -> Any:
+    if not isinstance(v.expr, Expr):
+        if v.expr == 0:
+            return Expr(L.program, sp.Integer(0))
+        raise L.no_rule("a matrix is applied to a constant vector", "start from a parameter: a vector of the width")
+    return M @ v.expr
+
+
+def _to_data(L: Lifter, w: Parameter, x: Data, dim: int, rows: int) -> Value:
+    place = dim % len(x.sizes)
+    if w.sizes[rows][0] == w.sizes[rows][1]:
+        raise L.refuse(
+            "NT812",
+            f"{w.name} maps data to a finite dimension",
+            "the first layer has the width; fixed maps are constants",
+        )
+    data, dims = L.features(x, place)
+    entry, M = placed(L, w, rows, data, x.sizes[place][0])
+    new = tuple(entry.rows if i == place else d for i, d in enumerate(dims))
+    return Value(new, M @ data, entry.power)
+
+
+def read_out(L: Lifter, w: Parameter, x: Any, dim: int, rows: int) -> Outputs:
+    """The output Σ V x over a width (and positions): V's other dimension indexes i.i.d. outputs."""
+    if isinstance(x, Data):
+        raise L.refuse("NT812", f"{w.name} maps data to a finite dimension", "the first layer has the width")
+    v = L.value(x)
+    place = dim % len(v.dims)
+    if w.name in L.matrices or w.name in L.vectors:
+        raise shared_readout(L, w.name)
+    wide = _one_wide(L, v.dims[place])
+    if w.name not in L.readouts:
+        axes = tuple(a.axis for a in v.dims[place] if a.axis)
+        count = product([a for a in v.dims[place] if a.axis])[0]
+        L.readouts[w.name] = L.arrays.readout(w.name, L.label(w.name), L.wide(wide), axes, count, L.step.node)
+    readout, power = L.readouts[w.name]
+    if not isinstance(v.expr, Expr):
+        raise L.no_rule("the readout of a constant")
+    out: Dim = (Atom("out", w.sizes[rows]),)
+    dims = tuple(out if i == place else d for i, d in enumerate(v.dims))
+    return Outputs(dims, (Term(w.name, readout, v.expr, sp.Integer(1), v.power + power),))
+
+
+def contract(L: Lifter, w: Parameter, x: Any, dim: int, cols: int) -> Any:
+    """w's dimension `cols` (its own number) against dimension `dim` of x."""
+    if len(w.sizes) != 2:
+        raise L.no_rule(f"the parameter {w.name} has {len(w.sizes)} dimensions", "matrices have two")
+    if isinstance(x, Parameter):
+        x = L.value(x) if len(x.sizes) == 1 else _matrices(L, w, x)
+    if isinstance(x, Outputs):
+        raise L.refuse(
+            "NT812", f"{w.name} is applied to the output of a readout",
+            "a finite layer between wide ones keeps its random values: give it the width",
+        )  # fmt: skip
+    rows = 1 - cols
+    growing = w.sizes[rows][0] != w.sizes[rows][1]
+    return applied_to(L, w, x, dim, rows) if growing else read_out(L, w, x, dim, rows)
+
+
+def _matrices(L: Lifter, a: Parameter, b: Parameter) -> Any:
+    raise L.refuse(
+        "NT824", f"the matrices {a.name} and {b.name} are multiplied",
+        "a program applies matrices to vectors: apply them one after the other, W(Vx)",
+    )  # fmt: skip
+
+
+@rule("linear")
+def _linear(L: Lifter, x: Any, w: Any, b: Any = None) -> Any:
+    if not isinstance(w, Parameter):
+        raise L.no_rule("a matrix that is computed", "matrices are parameters as they are")
+    cols = w.order[1]
+    assert cols is not None
+    y = contract(L, w, x, -1, cols)
+    return y if b is None else with_bias(L, y, b)
+
+
+def with_bias(L: Lifter, y: Any, b: Any) -> Any:
+    if isinstance(y, Outputs) and isinstance(b, Parameter):
+        return Outputs(y.dims, (*y.terms, Term(b.name, None, None, sp.Integer(1))))
+    return combined(L, y, b, lambda s, t: s + t)
+
+
+@rule("matmul", "mm", "bmm", "mv", "dot")
+def _matmul(L: Lifter, a: Any, b: Any) -> Any:
+    if isinstance(b, Parameter) and len(b.sizes) == 2:
+        if isinstance(a, Parameter) and len(a.sizes) == 2:
+            return _matrices(L, a, b)
+        assert b.order[0] is not None
+        return contract(L, b, a, -1, b.order[0])
+    if isinstance(a, Parameter) and len(a.sizes) == 2:
+        assert a.order[1] is not None
+        y = contract(L, a, b, -2 if _rank(b) > 1 else -1, a.order[1])
+        return y
+    return values_product(L, L.value(a), L.value(b))
+
+
+def _rank(x: Any) -> int:
+    return len(x.order) if isinstance(x, Parameter) else len(x.sizes) if isinstance(x, Data | Constant) else len(x.dims)
+
+
+@rule("addmm", "baddbmm")
+def _addmm(L: Lifter, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    y = _matmul(L, a, b)
+    y = y if alpha == 1 else times(L, y, alpha)
+    if beta != 1:
+        c = times(L, c, beta)
+    return with_bias(L, y, c)
+
+
+def values_product(L: Lifter, a: Value, b: Value) -> Value:
+    """a[…, i, j] b[…, j, k] of two activations; j is a width (scores) or an axis (a mix of vectors)."""
+    if len(a.dims) < 2 or len(b.dims) < 2:
+        raise L.no_rule("a product of activations with fewer than two dimensions")
+    empty: Dim = ()
+    x = Value((*a.dims[:-1], empty, a.dims[-1]), a.expr, a.power)  # … i 1 j
+    y = Value((*b.dims[:-2], empty, b.dims[-1], b.dims[-2]), b.expr, b.power)  # … 1 k j
+    return contracted(L, x, y)
+
+
+def contracted(L: Lifter, x: Value, y: Value) -> Value:
+    """Σ over the last dimension of the product of two values."""
+    x, y, dims = L.aligned(x, y)
+    last = dims[-1]
+    if any(a.kind == "sample" for a in last):
+        raise mixed(L)
+    wide = [a for a in last if a.kind == "wide"]
+    if len(wide) > 1:
+        raise L.no_rule("a sum over several widths")
+    left, right = as_expr(L.program, x), as_expr(L.program, y)
+    ratio, power = sp.Integer(1), x.power + y.power
+    if wide:
+        expr = dot(left, right)
+        ratio, power = sp.sympify(L.wide(wide[0]).ratio), power + 1
+    else:
+        expr = left * right
+    for axis in (a.axis for a in last if a.axis):
+        expr = expr.sum(axis)
+    return Value(dims[:-1], expr if ratio == 1 else expr * ratio, power)
+
+
+@rule("embedding")
+def _embedding(L: Lifter, w: Any, ids: Any, *_: Any, **__: Any) -> Value:
+    """Rows of a table: one-hot data, without division by the number of rows."""
+    if not isinstance(w, Parameter) or not isinstance(ids, Data):
+        raise L.no_rule(
+            "a table or indices that are computed from parameters", "tables are parameters, indices are data"
+        )
+    data, dims = L.features(ids, -1, w.sizes[0][0])
+    entry, M = placed(L, w, 1, data, w.sizes[0][0], lookup=True)
+    return Value((*dims, entry.rows), M @ data, entry.power)
+
+
+__all__ = ["applied_to", "contract", "contracted", "placed", "values_product", "with_bias"]

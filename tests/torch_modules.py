@@ -1,0 +1,174 @@
+"""Torch modules, and their empirical kernels over draws of their own initialisers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.func import functional_call, jacrev, vmap
+
+from netsor.compilers.lift import Lifted
+
+Make = Callable[[int], nn.Module]
+
+
+def gaussian(module: nn.Module) -> nn.Module:
+    """Redraw uniform parameters of finite fan-in as Gaussian ones of the same variance (first layers)."""
+    for m in module.modules():
+        if isinstance(m, nn.Linear | nn.Conv1d | nn.Conv2d) and m.weight.shape[1] < 16:
+            std = (3 * m.weight[0].numel()) ** -0.5
+            nn.init.normal_(m.weight, std=std)
+            if m.bias is not None:
+                nn.init.normal_(m.bias, std=std)
+    return module
+
+
+class Net(nn.Module):
+    """A module from its parts and its forward pass."""
+
+    def __init__(self, forward: Callable[..., Any], **parts: nn.Module | nn.Parameter) -> None:
+        super().__init__()
+        self.run = forward
+        for name, part in parts.items():
+            setattr(self, name, part)
+        gaussian(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.run(self, *inputs)
+        return found
+
+
+def mlp(n: int) -> nn.Module:
+    return gaussian(nn.Sequential(nn.Linear(6, n), nn.ReLU(), nn.Linear(n, 2 * n), nn.Tanh(), nn.Linear(2 * n, 1)))
+
+
+def residual(n: int) -> nn.Module:
+    def forward(m: Any, x: torch.Tensor) -> Any:
+        x = m.a(x)
+        x = x + F.gelu(m.b(x)) * 0.5
+        return m.out(F.leaky_relu(x - F.silu(m.c(x))))
+
+    return Net(forward, a=nn.Linear(6, n), b=nn.Linear(n, n), c=nn.Linear(n, n), out=nn.Linear(n, 2))
+
+
+def tied(n: int) -> nn.Module:
+    """One layer applied twice."""
+
+    def forward(m: Any, x: torch.Tensor) -> Any:
+        x = F.relu(m.a(x))
+        x = torch.erf(m.b(torch.erf(m.b(x))))
+        return m.out(torch.tanh(x)).squeeze(-1)
+
+    return Net(forward, a=nn.Linear(6, n), b=nn.Linear(n, n), out=nn.Linear(n, 1))
+
+
+def cnn_pooled(n: int) -> nn.Module:
+    return gaussian(nn.Sequential(
+        nn.Conv2d(3, n, 3, padding=1), nn.ReLU(), nn.Conv2d(n, 2 * n, 3, stride=2, padding=1), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * n, 1),
+    ))  # fmt: skip
+
+
+def cnn_flat(n: int) -> nn.Module:
+    return gaussian(nn.Sequential(
+        nn.Conv1d(3, n, 3, padding=1), nn.GELU(), nn.AvgPool1d(2), nn.Conv1d(n, n, 2, dilation=2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(n * 2, n), nn.ReLU(), nn.Linear(n, 1),
+    ))  # fmt: skip
+
+
+def text(n: int) -> nn.Module:
+    def forward(m: Any, ids: torch.Tensor) -> Any:
+        return m.out(torch.tanh(m.f(m.ln(m.emb(ids)).mean(1))))
+
+    return Net(forward, emb=nn.Embedding(7, n), ln=nn.LayerNorm(n), f=nn.Linear(n, n), out=nn.Linear(n, 1))
+
+
+def attention(n: int) -> nn.Module:
+    """Two heads, queries, keys and values from one matrix, scores times 1/d, post-norm."""
+
+    def forward(m: Any, x: torch.Tensor) -> Any:
+        x = m.emb(x)
+        B, T, n = x.shape
+        q, k, v = m.qkv(x).reshape(B, T, 3, 2, n // 2).permute(2, 0, 3, 1, 4)
+        a = (q @ k.transpose(-2, -1) / (n // 2)).softmax(-1)
+        x = m.ln(x + m.o((a @ v).transpose(1, 2).reshape(B, T, n)))
+        return m.out(x.mean(1))
+
+    return Net(
+        forward,
+        emb=nn.Linear(4, n),
+        qkv=nn.Linear(n, 3 * n),
+        o=nn.Linear(n, n),
+        ln=nn.LayerNorm(n),
+        out=nn.Linear(n, 1),
+    )
+
+
+def parts(n: int) -> nn.Module:
+    """cat, chunk, select and flip on finite axes, and a positional vector."""
+
+    def forward(m: Any, x: torch.Tensor) -> Any:
+        x = m.emb(x) + m.pos
+        first, second = x.chunk(2, 1)
+        x = torch.cat([F.relu(first), second.flip(1), x[:, 1:2]], 1)
+        gate, value = m.f(x).chunk(2, -1)
+        return m.out((torch.sigmoid(gate) * value).select(1, 0) + x[:, -1])
+
+    pos = nn.Parameter(torch.randn(1, 4, n) * 0.5)
+    return Net(forward, emb=nn.Linear(3, n), pos=pos, f=nn.Linear(n, 2 * n), out=nn.Linear(n, 1))
+
+
+ZOO: dict[str, tuple[Make, tuple[int, ...]]] = {
+    "mlp": (mlp, (6,)), "residual": (residual, (6,)), "tied": (tied, (6,)), "cnn_pooled": (cnn_pooled, (3, 4, 4)),
+    "cnn_flat": (cnn_flat, (3, 8)), "text": (text, ()), "attention": (attention, (3, 4)), "parts": (parts, (4, 3)),
+}  # fmt: skip
+
+
+def inputs(name: str, count: int = 2) -> torch.Tensor:
+    g = torch.Generator().manual_seed(3)
+    shape = ZOO[name][1]
+    if name == "text":
+        return torch.randint(7, (count, 4), generator=g)
+    return torch.randn(count, *shape, generator=g, dtype=torch.float64)
+
+
+def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[str, float]) -> tuple[torch.Tensor, ...]:
+    """f fᵀ and Σ_p η_p ∂f ∂fᵀ of the first output, one matrix per draw."""
+    modules = [make(n).double() for _ in range(draws)]
+    names = [name for name, _ in modules[0].named_parameters() if rates.get(name)]
+    stacked = {k: torch.stack([dict(m.named_parameters())[k].detach() for m in modules]) for k, _ in
+               modules[0].named_parameters()}  # fmt: skip
+
+    def f(some: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> torch.Tensor:
+        out: torch.Tensor = functional_call(modules[0], {**others, **some}, (x,))
+        return out.reshape(len(x), -1)[:, 0]
+
+    def kernels(params: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        some = {k: params[k] for k in names}
+        jac = jacrev(f)(some, params)
+        ntk = sum((rates[k] * (j.flatten(1) @ j.flatten(1).T) for k, j in jac.items()), torch.zeros(()))
+        y = f(some, params)
+        return y[:, None] * y[None, :], ntk
+
+    found = [vmap(kernels)({k: v[i : i + 20] for k, v in stacked.items()}) for i in range(0, draws, 20)]
+    return tuple(torch.cat(part) for part in zip(*found, strict=True))
+
+
+def scores(lifted: Lifted, make: Make, x: torch.Tensor, limits: Sequence[torch.Tensor], n: int, draws: int) -> float:
+    """The largest |z| of the kernels extrapolated in 1/n from n and 2n against the limits (NNGP, NTK)."""
+    small, large = (empirical(make, x, m, draws, lifted.rates(m)) for m in (n, 2 * n))
+    worst = 0.0
+    for a, b, limit in zip(small, large, limits, strict=True):
+        mean = 2 * b.mean(0) - a.mean(0)
+        error = ((4 * b.var(0) + a.var(0)) / draws).sqrt()
+        worst = max(worst, float(((mean - limit) / error).abs().max()))
+    return worst
+
+
+__all__ = ["ZOO", "empirical", "inputs", "scores"]

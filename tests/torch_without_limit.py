@@ -1,0 +1,152 @@
+"""Torch modules that have no limit, or no rule, by name: (make, inputs)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch_modules import Net
+
+X, TOKENS, IMAGE = torch.randn(3, 4), torch.randn(3, 5, 4), torch.randn(3, 3, 4, 4)
+
+
+def attention(n: int) -> nn.Module:
+    def forward(m: Any, x: torch.Tensor) -> Any:
+        q, k, v = m.q(x), m.k(x), m.v(x)
+        a = F.scaled_dot_product_attention(q, k, v)
+        return m.out(a.mean(1))
+
+    return Net(forward, q=nn.Linear(4, n), k=nn.Linear(4, n), v=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+def finite_layer(n: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, n), nn.ReLU(), nn.Linear(n, 3), nn.ReLU(), nn.Linear(3, 1))
+
+
+def batch_norm(n: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, n), nn.BatchNorm1d(n, track_running_stats=False), nn.ReLU(), nn.Linear(n, 1))
+
+
+def running_statistics(n: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, n), nn.BatchNorm1d(n), nn.ReLU(), nn.Linear(n, 1))
+
+
+def dropout(n: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, n), nn.Dropout(0.1), nn.Linear(n, 1))
+
+
+def noise(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(m.a(x + torch.randn_like(x))), a=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+def control_flow(n: int) -> nn.Module:
+    def forward(m: Any, x: torch.Tensor) -> Any:
+        h = m.a(x)
+        return m.out(h if h.sum() > 0 else -h)
+
+    return Net(forward, a=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+def coordinate(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(m.a(x)[:, :1] * m.b(x)), a=nn.Linear(4, n), b=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+def readout_used_twice(n: int) -> nn.Module:
+    def forward(m: Any, ids: torch.Tensor) -> Any:
+        return F.linear(torch.tanh(m.f(m.emb(ids).mean(1))), m.emb.weight)
+
+    return Net(forward, emb=nn.Embedding(7, n), f=nn.Linear(n, n))
+
+
+def growing(n: int) -> nn.Module:
+    inner = nn.Linear(n, n)
+    nn.init.normal_(inner.weight)
+    return nn.Sequential(nn.Linear(4, n), nn.ReLU(), inner, nn.Tanh(), nn.Linear(n, 1))
+
+
+def vanishing(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(torch.tanh(m.a(x) / n)), a=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+def orthogonal(n: int) -> nn.Module:
+    inner = nn.Linear(n, n)
+    nn.init.orthogonal_(inner.weight)
+    return nn.Sequential(nn.Linear(4, n), nn.ReLU(), inner, nn.ReLU(), nn.Linear(n, 1))
+
+
+def no_rule(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(torch.cumsum(m.a(x), 1)), a=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+def no_readout(n: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, n), nn.ReLU(), nn.Linear(n, n))
+
+
+def copied(n: int) -> nn.Module:
+    first = nn.Linear(n, n)
+    return nn.Sequential(nn.Linear(4, n), first, nn.ReLU(), copy.deepcopy(first), nn.Linear(n, 1))
+
+
+def product(n: int) -> nn.Module:
+    def forward(m: Any, x: torch.Tensor) -> Any:
+        return m.out(F.linear(m.a(x), m.b.weight @ m.c.weight))
+
+    return Net(forward, a=nn.Linear(4, n), b=nn.Linear(n, n), c=nn.Linear(n, n), out=nn.Linear(n, 1))
+
+
+def finite_parameter(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(m.a(x) * m.s), a=nn.Linear(4, n), s=nn.Parameter(torch.ones(1)), out=nn.Linear(n, 1))
+
+
+def after_the_output(n: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, n), nn.ReLU(), nn.Linear(n, 2), nn.Softmax(-1))
+
+
+def depends_on_the_width(n: int) -> nn.Module:
+    layers = [layer for _ in range(n // 32) for layer in (nn.Linear(n, n), nn.ReLU())]
+    return nn.Sequential(nn.Linear(4, n), *layers, nn.Linear(n, 1))
+
+
+def odd_width(n: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, n), nn.ReLU(), nn.Linear(n, n + 1), nn.ReLU(), nn.Linear(n + 1, 1))
+
+
+def batch_mean(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(torch.relu(m.a(x - x.mean(0)))), a=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+def sum_over_batch(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(F.softmax(m.a(x), 0)), a=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+def wide_constant(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(m.a(x) + torch.arange(n)), a=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+def grouped(n: int) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, n, 3), nn.Conv2d(n, n, 2, groups=n), nn.Flatten(), nn.Linear(n, 1))
+
+
+def lstm(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(m.r(x)[0][:, -1]), r=nn.LSTM(4, n, batch_first=True), out=nn.Linear(n, 1))
+
+
+def mixed_orders(n: int) -> nn.Module:
+    return Net(lambda m, x: m.out(m.a(x) + m.b(x) / n**0.5), a=nn.Linear(4, n), b=nn.Linear(4, n), out=nn.Linear(n, 1))
+
+
+WITHOUT: dict[str, tuple[Any, torch.Tensor]] = {
+    "attention": (attention, TOKENS), "finite_layer": (finite_layer, X), "batch_norm": (batch_norm, X),
+    "running_statistics": (running_statistics, X), "dropout": (dropout, X), "noise": (noise, X),
+    "control_flow": (control_flow, X), "coordinate": (coordinate, X),
+    "readout_used_twice": (readout_used_twice, torch.randint(7, (3, 4))), "growing": (growing, X),
+    "vanishing": (vanishing, X), "orthogonal": (orthogonal, X), "no_rule": (no_rule, X), "no_readout": (no_readout, X),
+    "copied": (copied, X), "product": (product, X), "finite_parameter": (finite_parameter, X),
+    "after_the_output": (after_the_output, X), "depends_on_the_width": (depends_on_the_width, X),
+    "odd_width": (odd_width, X), "batch_mean": (batch_mean, X), "sum_over_batch": (sum_over_batch, X),
+    "wide_constant": (wide_constant, X), "grouped": (grouped, IMAGE), "lstm": (lstm, TOKENS),
+    "mixed_orders": (mixed_orders, X),
+}  # fmt: skip
