@@ -15,11 +15,11 @@ from typing import Any, Literal, cast
 import sympy as sp
 
 from netsor import ir
+from netsor.build.expressions import Expr, Matrix
+from netsor.build.program import Program
 from netsor.compilers.lift.findings import finding, refused
 from netsor.compilers.lift.laws import Law, Power
-from netsor.dsl import Program
 from netsor.errors import Diagnostic
-from netsor.expressions import Expr, Matrix
 
 Parametrisation = Literal["as_is", "ntk"]
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from netsor import ir
+from netsor.build.program import Program
 from netsor.compilers.lift.arrays import Arrays, Parametrisation, Row
 from netsor.compilers.lift.export import Exported, Step, export
 from netsor.compilers.lift.findings import finding, location_of, refused
@@ -19,7 +20,6 @@ from netsor.compilers.lift.laws import Law, laws
 from netsor.compilers.lift.lifter import Lifter, Restart, Splits
 from netsor.compilers.lift.rules import RULES, near
 from netsor.compilers.lift.values import Constant, Data, Input, Outputs, Parameter
-from netsor.dsl import Program
 from netsor.errors import Diagnostic, InputError
 
 Make = Callable[[int], nn.Module]

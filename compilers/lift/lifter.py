@@ -11,6 +11,8 @@ import sympy as sp
 import torch
 
 from netsor import ir
+from netsor.build.expressions import Expr
+from netsor.build.program import Program
 from netsor.compilers.lift.arrays import Arrays, number
 from netsor.compilers.lift.export import SAMPLES, Exported, Pair, Size
 from netsor.compilers.lift.findings import refused
@@ -30,9 +32,7 @@ from netsor.compilers.lift.values import (
     product,
     renamed,
 )
-from netsor.dsl import Program
 from netsor.errors import UnsupportedError
-from netsor.expressions import Expr
 
 Splits = Mapping[tuple[str, int], tuple[Size, ...]]
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from netsor import ir
+from netsor.build.expressions import Expr, Matrix
 from netsor.compilers.lift.export import SAMPLES, Size, Step
-from netsor.expressions import Expr, Matrix
 
 
 @dataclass(frozen=True)

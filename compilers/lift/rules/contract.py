@@ -8,6 +8,8 @@ from typing import Any
 import sympy as sp
 
 from netsor import ir
+from netsor.build.expressions import Expr, Matrix
+from netsor.build.program import dot
 from netsor.compilers.lift.lifter import Lifter, as_expr
 from netsor.compilers.lift.rules.elementwise import combined, times
 from netsor.compilers.lift.rules.shapes import mixed
@@ -25,8 +27,6 @@ from netsor.compilers.lift.values import (
     product,
     renamed,
 )
-from netsor.dsl import dot
-from netsor.expressions import Expr, Matrix
 
 
 def placed(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from netsor import ir
+from netsor.build.expressions import Expr
 from netsor.compilers.lift.export import Size
 from netsor.compilers.lift.lifter import Lifter, as_expr
 from netsor.compilers.lift.rules.contract import applied_to, placed, with_bias
@@ -14,7 +15,6 @@ from netsor.compilers.lift.rules.reduce import averaged
 from netsor.compilers.lift.rules.shapes import whole_axis
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import Data, Dim, Dims, Parameter, Value
-from netsor.expressions import Expr
 
 
 def listed(x: Any, rank: int) -> list[int]:

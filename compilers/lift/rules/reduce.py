@@ -9,6 +9,8 @@ from typing import Any
 
 import sympy as sp
 
+from netsor.build.expressions import Expr
+from netsor.build.program import moment, softmax
 from netsor.compilers.lift.export import Pair
 from netsor.compilers.lift.lifter import Lifter, as_expr
 from netsor.compilers.lift.rules.contract import contracted, values_product
@@ -16,8 +18,6 @@ from netsor.compilers.lift.rules.elementwise import combined, times
 from netsor.compilers.lift.rules.shapes import mixed
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import Constant, Dim, Parameter, Value, product, without
-from netsor.dsl import moment, softmax
-from netsor.expressions import Expr
 
 
 def averaged(L: Lifter, v: Value, dims: Sequence[int], keep: bool) -> Value:

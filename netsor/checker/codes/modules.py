@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netsor.check.code import Code
+from netsor.checker.codes.explanation import Code
 
 _LIMIT = "the page on PyTorch"
 
