@@ -48,6 +48,12 @@ FUNCTIONS: dict[str, Callable[[], ex.Fn]] = {
     "softplus": ex.softplus,
     "elu": ex.elu,
     "elu'": lambda: ex.elu().derivative,
+    "hard tanh": lambda: ex.function(
+        lambda x: x.clamp(-1, 1), lambda x: (x.abs() < 1).to(x.dtype), kinks=(-1.0, 1.0), name="hard tanh"
+    ),
+    "relu6": lambda: ex.function(
+        lambda x: x.clamp(0, 6), lambda x: ((x > 0) & (x < 6)).to(x.dtype), kinks=(0.0, 6.0), name="relu6"
+    ),
     "algebraic": lambda: ex.function(lambda x: x / (1 + x * x).sqrt(), name="algebraic"),
 }
 

@@ -1,7 +1,7 @@
 """E f(u)g(v) of piecewise linear functions of jointly Gaussian u, v, any means and kinks, in closed form.
 
-Each function is the linear piece in which the mean lies, and a hinge for each kink (`linear.hinges`). Two hinges meet in
-a quadrant of the plane beyond their kinks, with its Φ₂ and, by Stein's lemma, the first moments of it: for standard
+Each function is the linear piece in which the mean lies, and a hinge for each kink (`linear.hinges`). Two hinges meet
+in a quadrant of the plane beyond their kinks, with its Φ₂ and, by Stein's lemma, the first moments of it: for standard
 X, Y of correlation ρ, s² = 1 − ρ², and the event X > −z, Y > −w,
 
     E [X + z]        = z·Φ₂ + φ(z)Φ((w − ρz)/s) + ρφ(w)Φ((z − ρw)/s),
@@ -19,8 +19,9 @@ from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS, Gauss, cdf, quadrant, ratio
 from netsor.compilers.expectation.quadrature.linear import Hinge, Hinges, Piece, hinges
 
-ROUNDING = 32 * EPS  # of the parts, without their signs
+ROUNDING = 4 * EPS  # of the parts, without their signs
 ACCEPT = 1e-9
+MANY, LOOSE = 500, 1e-8  # entries for which a larger bound is accepted; else a quadrature for each
 
 
 class Correlated(NamedTuple):
@@ -31,12 +32,12 @@ class Correlated(NamedTuple):
 
 
 def expectation(f: Fn, g: Fn, on: Gauss) -> tuple[Tensor, float] | None:
-    """E f(u)g(v) and its error relative to √(E f² E g²); None where a function has other pieces, or rounding is more."""
+    """E f(u)g(v) and its error relative to √(E f² E g²); None where there are other pieces, or more rounding."""
     if not (f.pieces and g.pieces):
         return None
     left, right = _seen(f.pieces, on.k11, on.m1), _seen(g.pieces, on.k22, on.m2)
     error = ROUNDING * _loss(left) * _loss(right)
-    if error > ACCEPT:
+    if not error <= (LOOSE if on.det.numel() > MANY else ACCEPT):
         return None
     return product(left, right, Correlated(on.k12, on.det.sqrt())), error
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from netsor.compilers.expectation.gauss import cdf
 
 TOLERANCE = 1e-13
+READ, FAR = 400, 5000.0
 
 
 class Piece(NamedTuple):
@@ -31,21 +32,26 @@ def pieces(call: Callable[[Tensor], Tensor], kinks: tuple[float, ...]) -> tuple[
 
 
 def _piece(call: Callable[[Tensor], Tensor], low: float, high: float) -> Piece | None:
-    shares = torch.tensor([0.11, 0.27, 0.42, 0.63, 0.81, 0.93], dtype=torch.float64)
-    if math.isinf(low) and math.isinf(high):
-        x = 100 * (shares - 0.5)
-    elif math.isinf(low):
-        x = high - 50 * shares**3
-    elif math.isinf(high):
-        x = low + 50 * shares**3
-    else:
-        x = low + (high - low) * shares
+    x = _points(low, high)
     y = call(x)
     slope = (y[-1] - y[0]) / (x[-1] - x[0])
-    offset = y[0] - slope * x[0]
-    size = y.abs().max() + (slope * x).abs().max() + 1e-300
+    first = x.abs().argmin() if math.isinf(low) or math.isinf(high) else 0
+    offset = y[first] - slope * x[first]
+    size = y.abs() + (slope * x).abs() + offset.abs()
     linear = bool(((y - offset - slope * x).abs() <= TOLERANCE * size).all())
     return Piece(low, float(slope), float(offset)) if linear else None
+
+
+def _points(low: float, high: float) -> Tensor:
+    """Points at which a piece is read, dense at its ends (or at 0), up to FAR away; none is a fraction."""
+    shares = (torch.arange(READ, dtype=torch.float64) + 1 / math.pi) / READ
+    if math.isinf(low) and math.isinf(high):
+        return torch.cat([-FAR * shares.flip(0) ** 3, FAR * shares**3])
+    if math.isinf(low):
+        return high - FAR * shares.flip(0) ** 3
+    if math.isinf(high):
+        return low + FAR * shares**3
+    return low + (high - low) * shares
 
 
 class Hinge(NamedTuple):
