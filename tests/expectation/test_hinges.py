@@ -56,7 +56,7 @@ def truth(f: Kinked, k: tuple[float, float, float], means: tuple[float, float]) 
     det = det if det > 2e-15 * k11 * k22 else mp.mpf(0)
     s1, slope, s = mp.sqrt(k11), k12 / mp.sqrt(k11), mp.sqrt(det / k11)
     ends = {mp.mpf(i) for i in range(-12, 13, 3)} | {(c - m1) / s1 for c, _, _ in f.kinks}
-    for c, _, _ in f.kinks:
+    for c, _, _ in f.kinks if slope else ():
         ends |= {((c - m2) + t * s) / slope for t in (-12, -6, -3, -1, 0, 1, 3, 6, 12)}
     edges = sorted(z for z in ends if -12 <= z <= 12)
 
