@@ -20,7 +20,7 @@ from torch import Tensor
 from netsor.compilers.expectation import closed, cones, singular
 from netsor.compilers.expectation.functions import Fn, from_terms
 from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, gauss, ratio
-from netsor.compilers.expectation.quadrature import line, linear, plane
+from netsor.compilers.expectation.quadrature import hinges, line, linear, plane
 from netsor.compilers.expectation.report import record, report
 from netsor.compilers.expectation.series import hermite
 from netsor.compilers.expectation.series.tabulated import tabulated
@@ -261,7 +261,7 @@ def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
     straight = max(singular, exact.numel() if apart else 0) > MANY
     found = None if straight else hermite.series(f, g, on, rho, largest, hermite.DEGREES[:2])
     if found is None or found.reach < largest:
-        whole = tabulated(f, g, on)
+        whole = hinges.expectation(f, g, on) or tabulated(f, g, on)
         if whole is not None:
             report("quadrature", whole[1])
             return whole[0]
@@ -376,6 +376,9 @@ def single(f: Fn, k: Tensor, m: Mean) -> Tensor:
     if rest is None:
         report("closed form", lambda: _rounding(f, k))
         return total
+    if rest.pieces:
+        report("closed form", 32 * EPS)
+        return total + linear.mean(rest.pieces, k, torch.zeros_like(k) if m is None else m)
     value, error = line.expectation(rest.call, rest.kinks, k, m)
     report("quadrature", error + 8 * EPS)
     return total + value

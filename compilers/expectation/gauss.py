@@ -15,6 +15,7 @@ from torch import Tensor
 
 EPS = float(np.finfo(np.float64).eps)
 SNAP = 8 * EPS  # 1 − ρ² below this is rounding of the covariances: ρ = ±1
+TINY = 1e-150  # stands for 0 where a side of 0 is needed
 _NEAR = 1e-5  # below this 1 − ρ² is computed again with error-free products
 
 
@@ -145,13 +146,39 @@ def sign_product(
     rho, s = ratio(c12, norm), torch.where(norm == 0, 1.0, ratio(root, norm))
     if differences is None:
         # y − ρx = (y ∓ x) ± (1 − |ρ|)x, with 1 − |ρ| from s
-        side, gap = torch.where(rho < 0, -1.0, 1.0), s * s / (1 + rho.abs())
+        side, gap = torch.where(rho < 0, -1.0, 1.0).to(rho), s * s / (1 + rho.abs())
         differences = (y - side * x) + side * gap * x, (x - side * y) + side * gap * y
     first = owens_t(x, _slope(differences[0], x, s))
     second = owens_t(y, _slope(differences[1], y, s))
     opposite = torch.where((x * y < 0) | ((x * y == 0) & (x + y < 0)), 2.0, 0.0)
     general = 1 - opposite - 4 * (first + second)
     return torch.where((x == 0) & (y == 0), 2 / math.pi * torch.atan2(rho, s), general)
+
+
+class Quadrant(NamedTuple):
+    """P(X > −x, Y > −y) of standard X, Y of correlation ρ, x, y ≤ 0, and P(Y > −y | X = −x), P(X > −x | Y = −y)."""
+
+    both: Tensor
+    given_x: Tensor
+    given_y: Tensor
+    density: Tensor  # of (X, Y) at (−x, −y), times 1 − ρ²
+    rho: Tensor
+
+
+def quadrant(x: Tensor, y: Tensor, c12: Tensor, root: Tensor) -> Quadrant:
+    """Φ₂(x, y; ρ) and what its moments need, for x, y ≤ 0; ρ = c12/√(c12² + root²).
+
+    ½(Φ(x) + Φ(y)) − T(x, (y − ρx)/xs) − T(y, (x − ρy)/ys), s² = 1 − ρ²: the error is some ulps of Φ(x) + Φ(y).
+    """
+    norm = torch.hypot(c12, root)
+    rho, s = ratio(c12, norm), torch.where(norm == 0, 1.0, ratio(root, norm))
+    side, gap = torch.where(rho < 0, -1.0, 1.0).to(rho), s * s / (1 + rho.abs())
+    x, y = x.clamp(max=-TINY), y.clamp(max=-TINY)
+    above, beside = (y - side * x) + side * gap * x, (x - side * y) + side * gap * y
+    both = 0.5 * (cdf(x) + cdf(y)) - owens_t(x, _slope(above, x, s)) - owens_t(y, _slope(beside, y, s))
+    above, beside = (torch.where(s == 0, 40 * torch.sign(d), d / torch.where(s == 0, 1.0, s)) for d in (above, beside))
+    density = torch.where(s == 0, 0.0, s * torch.exp(-0.5 * (x * x + above * above)) / (2 * math.pi))
+    return Quadrant(both.clamp(min=0), cdf(above), cdf(beside), density, rho)
 
 
 def _slope(numerator: Tensor, h: Tensor, s: Tensor) -> Tensor:
