@@ -59,8 +59,9 @@ def _checked(args: argparse.Namespace) -> tuple[list[tuple[int, Report]], int]:
             results.append(_failed(spec, spec, error, args.debug))
     results += [result for file in files.values() for result in _reports(file, args)]
     if not results:
-        spec, error = ", ".join(args.files), UsageError(f"there is no program in {len(files)} Python files")
-        results.append(_failed(spec, spec, error, args.debug))
+        spec = ", ".join(args.files)
+        nothing = UsageError(f"{spec} has no program", f"{len(files)} Python files import netsor and define none")
+        results.append(_failed(spec, spec, nothing, args.debug))
     return results, len(files)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from pygments.lexer import RegexLexer, bygroups, words
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text, Whitespace
 
@@ -16,11 +18,11 @@ class NetsorLexer(RegexLexer):
     """Statements, types, attributes, clauses and functions of a listing; colours only, no errors."""
 
     name = "netsor"
-    aliases = ["netsor"]
-    filenames = ["*.netsor"]
+    aliases: ClassVar[list[str]] = ["netsor"]
+    filenames: ClassVar[list[str]] = ["*.netsor"]
     url = ""
 
-    tokens = {
+    tokens: ClassVar[dict[str, Any]] = {
         "root": [
             (r"\s+", Whitespace),
             (r"#.*", Comment.Single),
