@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pygments.lexer import RegexLexer, bygroups, words
@@ -18,8 +19,8 @@ class NetsorLexer(RegexLexer):
     """Statements, types, attributes, clauses and functions of a listing; colours only, no errors."""
 
     name = "netsor"
-    aliases: ClassVar[list[str]] = ["netsor"]
-    filenames: ClassVar[list[str]] = ["*.netsor"]
+    aliases: ClassVar[Sequence[str]] = ["netsor"]
+    filenames: ClassVar[Sequence[str]] = ["*.netsor"]
     url = ""
 
     tokens: ClassVar[dict[str, Any]] = {
