@@ -304,7 +304,8 @@ def test_the_lexer_colours_listings() -> None:
     from netsor.programs import BUILTIN
     from netsor.text.lexer import NetsorLexer
 
-    lexer, tokens = NetsorLexer(), []
+    lexer = NetsorLexer()
+    tokens: list[tuple[object, str]] = []
     for text in [*(str(make()) for make in BUILTIN.values()), GOOD + ACCEPT]:
         tokens = list(lexer.get_tokens(text))
         assert "".join(value for _, value in tokens) == text
