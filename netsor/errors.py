@@ -56,6 +56,7 @@ class Diagnostic:
     clause: str | None = None
     location: Location | None = None
     hint: str | None = None
+    accepted: str | None = None  # the author's reason why it does not count
 
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""

@@ -352,6 +352,15 @@ class Returns:
     loc: Location | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Accepted:
+    """Findings of a code that the author knows of, with the reason why they do not count."""
+
+    code: str
+    because: str
+    loc: Location | None = None
+
+
 class ProgramLike(Protocol):
     """What passes read. `netsor.build.program.Program` is the builder; `lines` is a snapshot."""
 
@@ -369,3 +378,5 @@ class ProgramLike(Protocol):
     def returned(self) -> tuple[Returns, ...]: ...
     @property
     def functions(self) -> Mapping[str, Any]: ...
+    @property
+    def accepted(self) -> tuple[Accepted, ...]: ...

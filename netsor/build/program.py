@@ -48,6 +48,7 @@ class Program:
         self._outputs: list[ir.Output] = []
         self._gradients: list[ir.Gradient] = []
         self._returned: list[ir.Returns] = []
+        self._accepted: list[ir.Accepted] = []
         self._names: dict[str, ir.Var] = {}
         self._auto: set[ir.Var] = set()
         self._symbols: dict[ir.Var, sp.Symbol] = {}
@@ -81,6 +82,10 @@ class Program:
     @property
     def returned(self) -> tuple[ir.Returns, ...]:
         return tuple(self._returned)
+
+    @property
+    def accepted(self) -> tuple[ir.Accepted, ...]:
+        return tuple(self._accepted)
 
     @property
     def functions(self) -> Mapping[str, Function]:
@@ -461,6 +466,15 @@ class Program:
             raise _error(f"only scalars are returned, {var} is a vector", "NT108", "take ns.moment of it")
         self._returned.append(ir.Returns(name, var, caller_location()))
 
+    def accept(self, code: str, because: str) -> None:
+        """Findings of a code (NT2xx to NT5xx) are shown as accepted, with the reason, and do not count."""
+        from netsor.checker.codes.table import unacceptable
+
+        why = unacceptable(code, because)
+        if why is not None:
+            raise _error(why, "NT113")
+        self._accepted.append(ir.Accepted(code, because.strip(), caller_location()))
+
     def backward(self) -> Program:
         """Add the backward pass of the outputs; returns self."""
         from netsor.passes.backward import add_backward
@@ -509,12 +523,12 @@ class Program:
     def from_parts(
         cls, name: str, widths: Iterable[ir.Width], lines: Iterable[ir.Line], outputs: Iterable[ir.Output] = (),
         gradients: Iterable[ir.Gradient] = (), returned: Iterable[ir.Returns] = (),
-        functions: Mapping[str, Function] | None = None,
+        functions: Mapping[str, Function] | None = None, accepted: Iterable[ir.Accepted] = (),
     ) -> Program:  # fmt: skip
         """A program from its lines, unchecked but for its names: `ns.check` says what is wrong with it."""
         p = cls(name)
         p._widths = {checked(w.name, "a width"): w for w in widths}
-        p._functions = dict(functions or {})
+        p._functions, p._accepted = dict(functions or {}), list(accepted)
         for line in lines:
             p.adopt(line)
         p._outputs, p._gradients, p._returned = list(outputs), list(gradients), list(returned)

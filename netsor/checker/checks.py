@@ -42,7 +42,7 @@ class Check:
         if not p.lines:
             return _empty(p)
         given = samples(p, x)
-        return joined([_check(p, readouts, data) for data in given])
+        return _accepted(p, joined([_check(p, readouts, data) for data in given]))
 
     def independence(self, p: Program) -> Independence:
         """Types, BP-like, Simple GIA and gia_valid alone: what `ns.compile` asks."""
@@ -98,6 +98,15 @@ def _gradient_independence(
         why = "the backward pass could not be added"
         bp, valid = dataclasses.replace(bp, verdict=None, reason=why, violations=()), None
     return _Questions(bp, simple, valid, why, correction)
+
+
+def _accepted(p: Program, report: Report) -> Report:
+    """Findings that the program accepts carry its reason; verdicts stay what they are."""
+    reasons = {a.code: a.because for a in p.accepted}
+    marked = (tuple(dataclasses.replace(d, accepted=reasons.get(d.code)) for d in found)
+              for found in (report.diagnostics, report.violations))  # fmt: skip
+    diagnostics, violations = marked
+    return dataclasses.replace(report, diagnostics=diagnostics, violations=violations)
 
 
 def _check(p: Program, readouts: Iterable[Any] | None, data: Mapping[str, Any]) -> Report:

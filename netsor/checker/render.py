@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -59,12 +60,19 @@ def _full_diagnostic(r: Report, listing: Listing | None, d: Diagnostic) -> str:
         rows.append(f"  clause: {d.clause}")
     if d.hint:
         rows.append(f"  hint: {d.hint}")
+    if d.accepted:
+        rows.append(f"  accepted because {d.accepted}")
     return "\n".join(rows)
 
 
 def _head(r: Report, d: Diagnostic) -> str:
     where = f"{_place(d)}: " if d.location else f"{r.program.name}: "
-    return f"{where}{d.code} {d.severity}: {d.message}"
+    return f"{where}{d.code} {word(d)}: {d.message}"
+
+
+def word(d: Diagnostic) -> str:
+    """error, warning or accepted."""
+    return d.severity if d.accepted is None else "accepted"
 
 
 def _place(d: Diagnostic) -> str:
@@ -104,8 +112,21 @@ def listing_line(listing: Listing | None, index: int | None) -> str:
 def _concise(reports: Sequence[Report]) -> str:
     rows = []
     for r in reports:
-        rows += [f"{_place(d) if d.location else r.program.name}: {d.code} {d.message}" for d in r.diagnostics]
+        found = [d for d in r.diagnostics if d.accepted is None]
+        rows += [f"{_place(d) if d.location else r.program.name}: {d.code} {d.message}" for d in found]
     return "\n".join(rows)
+
+
+def count(reports: Sequence[Report], files: int) -> str:
+    """How many findings there are: `3 errors, 1 warning in 2 programs of 2 files`."""
+    words = Counter(word(d) for r in reports for d in r.diagnostics)
+    found = [_several(words[w], w) for w in ("error", "warning") if words[w]] or ["no errors"]
+    found += [f"{words['accepted']} accepted"] if words["accepted"] else []
+    return f"{', '.join(found)} in {_several(len(reports), 'program')} of {_several(files, 'file')}"
+
+
+def _several(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 # ---------------------------------------------------------------- for machines
@@ -123,7 +144,7 @@ def _github(reports: Sequence[Report]) -> str:
             if d.location:
                 fields = [f"file={_property(_short(d.location.file))}", f"line={d.location.line}",
                           f"col={d.location.column}", *fields]  # fmt: skip
-            kind = "error" if d.severity == "error" else "warning"
+            kind = "notice" if d.accepted else "error" if d.severity == "error" else "warning"
             rows.append(f"::{kind} {','.join(fields)}::{_data(d.message + (f' ({d.hint})' if d.hint else ''))}")
     return "\n".join(rows)
 
@@ -137,11 +158,14 @@ def _property(text: str) -> str:
 
 
 def _sarif(reports: Sequence[Report]) -> str:
-    from netsor.checker.codes.table import CODES
+    from netsor.checker.codes.table import CODES, explain, help_uri
 
     found = [d for r in reports for d in r.diagnostics]
     used = sorted({d.code for d in found})
-    rules = [{"id": c, "shortDescription": {"text": CODES[c].title}} if c in CODES else {"id": c} for c in used]
+    rules = [
+        {"id": c, "shortDescription": {"text": CODES[c].title}, "help": {"text": explain(c)}, "helpUri": help_uri(c)}
+        for c in used
+    ]
     run = {
         "tool": {"driver": {"name": "netsor", "rules": rules}},
         "columnKind": "unicodeCodePoints",
@@ -158,6 +182,8 @@ def _sarif_result(d: Diagnostic) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": d.code, "level": "error" if d.severity == "error" else "warning", "message": {"text": text},
     }  # fmt: skip
+    if d.accepted:
+        result["suppressions"] = [{"kind": "inSource", "justification": d.accepted}]
     if d.location:
         region: dict[str, int] = {"startLine": d.location.line, "startColumn": d.location.column}
         if d.location.end_column and d.location.end_column > d.location.column:

@@ -36,8 +36,8 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """No finding is an error."""
-        return not any(d.severity == "error" for d in self.diagnostics)
+        """No finding is an error, those aside that the program accepts."""
+        return not any(d.severity == "error" and d.accepted is None for d in self.diagnostics)
 
     @property
     def verdict(self) -> dict[str, bool | None]:
@@ -93,8 +93,9 @@ class Report:
 
 
 def diagnostic_json(d: Diagnostic) -> dict[str, Any]:
-    """One finding as JSON."""
-    return {
+    """One finding as JSON; the reason stands in accepted findings only."""
+    accepted = {} if d.accepted is None else {"accepted": d.accepted}
+    return accepted | {
         "code": d.code,
         "severity": d.severity,
         "message": d.message,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netsor import ir, markup
-from netsor.checker.render import listing_line, listing_of
+from netsor.checker.render import listing_line, listing_of, word
 from netsor.checker.verdicts import VERDICTS, theorem
 from netsor.errors import Diagnostic
 
@@ -135,13 +135,15 @@ def _every_finding(r: Report) -> list[Diagnostic]:
 
 def _finding_markdown(r: Report, d: Diagnostic) -> Iterator[str]:
     place = listing_line(listing_of(r.program), d.line)
-    yield f"- **{d.code}** ({markup.prose(d.severity)}): {markup.prose(d.message)}"
+    yield f"- **{d.code}** ({markup.prose(word(d))}): {markup.prose(d.message)}"
     if place:
         yield f"  - line {(d.line or 0) + 1}: {markup.code(place)}"
     if d.clause:
         yield f"  - clause: {markup.prose(d.clause)}"
     if d.hint:
         yield f"  - remedy: {markup.prose(d.hint)}"
+    if d.accepted:
+        yield f"  - accepted because {markup.prose(d.accepted)}"
 
 
 def _numbered(r: Report) -> Iterator[str]:
@@ -175,7 +177,8 @@ def _finding_latex(r: Report, d: Diagnostic) -> str:
     at = rf" Line {(d.line or 0) + 1}: \texttt{{{markup.latex(place)}}}." if place else ""
     clause = f" Clause: {markup.latex(d.clause)}." if d.clause else ""
     remedy = f" Remedy: {markup.latex(d.hint)}." if d.hint else ""
-    return rf"\item \textbf{{{markup.latex(d.code)}}} {markup.latex(d.message)}.{at}{clause}{remedy}"
+    accepted = f" Accepted because {markup.latex(d.accepted)}." if d.accepted else ""
+    return rf"\item \textbf{{{markup.latex(d.code)}}} {markup.latex(d.message)}.{at}{clause}{remedy}{accepted}"
 
 
 # ---------------------------------------------------------------- HTML

@@ -6,13 +6,33 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from netsor import __version__
-from netsor.cli import demo, experiments, kernels, language
 from netsor.cli.problems import BROKEN_PIPE, INTERRUPTED, plain_warnings, show
 
-FILE = "a listing (network.netsor), a Python file (network.py, network.py:name) or a built-in program (mlp)"
+
+class _Commands:
+    """The commands of a module, which is loaded when one of them runs: help and version need none."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Callable[[argparse.Namespace], int]:
+        def run(args: argparse.Namespace) -> int:
+            code: int = getattr(import_module(f"netsor.cli.{self._module}"), name)(args)
+            return code
+
+        return run
+
+
+demo, experiments, kernels, language = map(_Commands, ("demo", "experiments", "kernels", "language"))
+
+FILE = (
+    "a listing (network.netsor, - for standard input), a Python file (network.py, network.py:name) or a built-in"
+    " program (mlp)"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,12 +76,14 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _command(commands: Any, name: str, run: Callable[[Any], int], text: str, files: str | None = None) -> Any:
+def _command(
+    commands: Any, name: str, run: Callable[[Any], int], text: str, files: str | None = None, what: str = FILE
+) -> Any:
     """A subcommand; `files` is None, "" (one FILE) or "+"."""
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
     command.set_defaults(run=run)
     if files is not None:
-        command.add_argument("files" if files else "file", nargs=files or None, metavar="FILE", help=FILE)
+        command.add_argument("files" if files else "file", nargs=files or None, metavar="FILE", help=what)
         command.add_argument(
             "--set", action="append", default=[], metavar="NAME=VALUE",
             help="an argument of a program that is a function, for example --set depth=4",
@@ -75,8 +97,16 @@ def _force(command: Any) -> None:
 
 
 def _check(commands: Any) -> None:
-    command = _command(commands, "check", language.check, "say whether the theorems apply to a program", "+")
+    command = _command(
+        commands, "check", language.check, "say whether the theorems apply to programs", "+", f"{FILE}, or a folder"
+    )
+    command.add_argument("--x", metavar="X.npy", help="one sample or a batch, at which the data decide; .npz by name")
     command.add_argument("--strict", action="store_true", help="warnings are errors")
+    command.add_argument(
+        "--select", action="append", default=[], metavar="CODES", help="only these, with commas: NT2,NT401"
+    )
+    command.add_argument("--ignore", action="append", default=[], metavar="CODES", help="without these")
+    command.add_argument("--output-file", metavar="OUT", help="write there, whole or not at all, instead of printing")
     command.add_argument(
         "--format", default="full", choices=("full", "concise", "json", "github", "sarif"), help="default: full"
     )
@@ -152,8 +182,9 @@ def _train(commands: Any) -> None:
 
 
 def _explain(commands: Any) -> None:
-    command = _command(commands, "explain", language.explain, "explain a code of the checker")
-    command.add_argument("code", metavar="CODE", help="for example NT201")
+    command = _command(commands, "explain", language.explain, "explain the codes of the checker")
+    command.add_argument("code", nargs="?", metavar="CODE", help="for example NT201")
+    command.add_argument("--all", action="store_true", help="all codes")
 
 
 def _demo(commands: Any) -> None:

@@ -14,10 +14,13 @@ from netsor.checker.checks import check as check_program
 from netsor.checker.checks import type_errors
 from netsor.checker.report import Report
 from netsor.checker.verdicts import VERDICTS
-from netsor.cli.load import Source, load, sources
+from netsor.cli import findings, outputs
+from netsor.cli.arrays import read
+from netsor.cli.findings import prefixes
+from netsor.cli.load import File, Source, files_of, load, sources
 from netsor.cli.problems import FOUND, OK, UsageError, diagnostics_of, message, status
-from netsor.cli.settings import Settings, parse
-from netsor.errors import Diagnostic, Location, NetsorError, ParseError, ProgramError
+from netsor.cli.settings import parse
+from netsor.errors import Location, NetsorError, ParseError, ProgramError
 from netsor.names import shown
 
 
@@ -34,53 +37,78 @@ class Unread(Report):
 
 def check(args: argparse.Namespace) -> int:
     """Check every program of every FILE; the worst exit status."""
-    results = [result for spec in args.files for result in _reports(spec, parse(args.set), args.debug)]
+    selection = findings.Selection(prefixes("--select", args.select), prefixes("--ignore", args.ignore))
+    if args.output_file is not None:
+        outputs.writable(args.output_file, True)  # a report replaces the last one
+    results, files = _checked(args)
+    results = [(code, report if code > FOUND else selection.of(report)) for code, report in results]
     if args.strict:
-        results = [(code, _strict(report)) for code, report in results]
-    _print(results, args.format)
-    return max(max(code, OK if report.ok else FOUND) for code, report in results)
+        results = [(code, findings.strict(report)) for code, report in results]
+    findings.write(_parts(results, args.format, files), args.output_file)
+    return max((code if code > FOUND else OK if report.ok else FOUND for code, report in results))
 
 
-def _print(results: Sequence[tuple[int, Report]], form: str) -> None:
-    """The reports; what could not be read is also said on the error stream, for people only there."""
-    from netsor.checker.render import render
+def _checked(args: argparse.Namespace) -> tuple[list[tuple[int, Report]], int]:
+    """Exit status and report of every program, each FILE once, and the number of files."""
+    results: list[tuple[int, Report]] = []
+    files: dict[str, File] = {}
+    for spec in args.files:
+        try:
+            files |= {file.spec: file for file in files_of(spec) if file.spec not in files}
+        except UsageError as error:
+            results.append(_failed(spec, spec, error, args.debug))
+    results += [result for file in files.values() for result in _reports(file, args)]
+    if not results:
+        spec = ", ".join(args.files)
+        nothing = UsageError(f"{spec} has no program", f"{len(files)} Python files import netsor and define none")
+        results.append(_failed(spec, spec, nothing, args.debug))
+    return results, len(files)
 
+
+def _parts(results: Sequence[tuple[int, Report]], form: str, files: int) -> list[str]:
+    """What is printed; what could not be read is also said on the error stream, for people only there."""
+    from netsor.checker.render import count, render
+
+    parts: list[str] = []
     for code, report in results:
+        said = "\n".join(map(message, report.diagnostics))
         if isinstance(report, Unread) and code > FOUND and form not in ("concise", "github"):
-            print("\n".join(map(message, report.diagnostics)), file=sys.stderr)
-        elif isinstance(report, Unread) and form == "full":
-            print("\n".join(map(message, report.diagnostics)))
+            print(said, file=sys.stderr)
         elif form == "full":
-            print(render([report], form))
-    text = "" if form == "full" else render([report for _, report in results], form)
-    if text:
-        print(text)
+            parts.append(said if isinstance(report, Unread) else render([report], form))
+    reports = [report for _, report in results]
+    if form != "full":
+        parts.append(render(reports, form))
+    if form == "full" or (form == "concise" and any(report.diagnostics for report in reports)):
+        parts.append(("\n" if form == "full" else "") + count(reports, files))
+    return [part for part in parts if part]
 
 
-def _reports(spec: str, settings: Settings, debug: bool) -> Iterator[tuple[int, Report]]:
+def _reports(file: File, args: argparse.Namespace) -> Iterator[tuple[int, Report]]:
     """Exit status and report of each program of a FILE."""
+    spec = file.spec
     try:
-        found = sources(spec, settings)
-        if not found:
+        found = sources(spec, parse(args.set))
+        if not found and not file.below:
             raise UsageError(
                 f"{spec} has no program", "a Program at module level, or a function decorated with @ns.program"
             )
     except Exception as error:
-        yield _failed(spec, spec, error, debug)
+        yield _failed(spec, spec, error, args.debug)
         return
     for source in found:
-        yield _report(source, debug)
+        yield _report(source, args)
 
 
-def _report(source: Source, debug: bool) -> tuple[int, Report]:
+def _report(source: Source, args: argparse.Namespace) -> tuple[int, Report]:
     try:
         p = source.make()
         if not p.lines:
             place = None if source.name else Location(source.file, 1)
             raise ParseError("there is nothing in it: the program has no line", code="NT011", location=place)
-        return OK, check_program(p)
+        return OK, check_program(p, x=None if args.x is None else read(args.x, p))
     except Exception as error:
-        return _failed(source.name or source.file, source.file, error, debug)
+        return _failed(source.name or source.file, source.file, error, args.debug)
 
 
 def _failed(name: str, file: str, error: Exception, debug: bool) -> tuple[int, Report]:
@@ -98,15 +126,6 @@ def _failed(name: str, file: str, error: Exception, debug: bool) -> tuple[int, R
     return status(error), Unread(
         Program(shown(name) or "program"), **verdicts, reasons=reasons, diagnostics=found, source=file
     )
-
-
-def _strict(report: Report) -> Report:
-    """Warnings as errors."""
-    return dataclasses.replace(report, diagnostics=tuple(_as_error(d) for d in report.diagnostics))
-
-
-def _as_error(d: Diagnostic) -> Diagnostic:
-    return dataclasses.replace(d, severity="error") if d.severity == "warning" else d
 
 
 def show(args: argparse.Namespace) -> int:
@@ -131,6 +150,11 @@ def explain(args: argparse.Namespace) -> int:
     from netsor.checker.codes.table import CODES
     from netsor.checker.codes.table import explain as explanation
 
+    if args.all == (args.code is not None):
+        raise UsageError("explain takes one CODE, or --all", "for example netsor explain NT201")
+    if args.all:
+        print("\n\n\n".join(map(explanation, CODES)).rstrip("\n"))
+        return OK
     if args.code.upper() not in CODES:
         raise UsageError(f"no finding has the code {args.code}", f"the codes: {', '.join(sorted(CODES))}")
     print(explanation(args.code).rstrip("\n"))

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import linecache
 import os
+import re
 import sys
 import traceback
 import types
@@ -31,6 +32,40 @@ class Source:
     make: Callable[[], Program]
 
 
+@dataclass(frozen=True)
+class File:
+    """A FILE of the command line, or one `below` a folder that was named."""
+
+    spec: str
+    below: bool = False
+
+
+def files_of(spec: str) -> list[File]:
+    """A FILE itself; of a folder, what `_beneath` has, sorted."""
+    if not Path(spec).is_dir():
+        return [File(spec)]
+    found = sorted(_beneath(spec))
+    if not found:
+        raise UsageError(f"{spec} has no program", "no listing (*.netsor) and no Python file that imports netsor")
+    return [File(str(path), below=True) for path in found]
+
+
+def _beneath(folder: str) -> Iterator[Path]:
+    """Listings and Python files that import netsor, without hidden folders and virtual environments."""
+
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}")
+
+    for directory, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [f for f in folders if not f.startswith(".") and not Path(directory, f, "pyvenv.cfg").exists()]
+        for path in (Path(directory, file) for file in files if not file.startswith(".")):
+            if path.suffix == ".netsor" or (path.suffix == ".py" and _IMPORTS.search(_read(str(path)))):
+                yield path
+
+
+_IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+netsor\b", re.MULTILINE)
+
+
 def load(spec: str, settings: Settings) -> Program:
     """The one program of a FILE."""
     found = sources(spec, settings)
@@ -46,6 +81,9 @@ def load(spec: str, settings: Settings) -> Program:
 
 def sources(spec: str, settings: Settings) -> list[Source]:
     """Every program of a FILE; empty for a Python file without one."""
+    if spec == "-":
+        text = sys.stdin.buffer.read()
+        return [Source(STDIN, None, lambda: _text(STDIN, text))]
     path, name = split(spec)
     if path.endswith(".py"):
         module = _execute(path)
@@ -76,11 +114,18 @@ def _read(path: str) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
+STDIN = "<stdin>"
+
+
 def _listing(path: str) -> Program:
+    return _text(path, _read(path))
+
+
+def _text(path: str, data: bytes) -> Program:
     from netsor.text import parse
 
     try:
-        text = _read(path).decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a program: it is not UTF-8 text (byte {error.start})") from None
     return parse(text, path)

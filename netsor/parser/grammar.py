@@ -62,7 +62,7 @@ _WORDS = {
     "NAME": "a name", "NUMBER": "a number", "STRING": "a name in quotes", "TRSP": ".T", "PLUS": "+", "MINUS": "-",
     "STAR": "*", "SLASH": "/", "_ASSIGN": ":=", "_DOTS": "..", "_COLON": ":", "_EQUAL": "=", "_COMMA": ",", "_AT": "@",
     "_CARET": "^", "_DOT": ".", "_PRIME": "'", "_BAR": "|", "_LPAR": "(", "_RPAR": ")", "_LSQB": "[", "_RSQB": "]",
-    "_LBRACE": "{", "_RBRACE": "}", "$END": "the end of the line",
+    "_LBRACE": "{", "_RBRACE": "}", "REASON": "the reason", "$END": "the end of the line",
 }  # fmt: skip
 
 
@@ -259,6 +259,9 @@ class _Actions:
 
     def numeric(self, c: list[Any]) -> sx.Numeric:
         return sx.Numeric(_value(c[0]))
+
+    def accept(self, c: list[Any]) -> sx.Accept:
+        return sx.Accept(*map(_value, c))
 
     def names(self, c: list[Any]) -> tuple[Token, ...]:
         return tuple(map(_value, c))

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from netsor import functions, ir, measure
 from netsor.build.program import Program
+from netsor.checker.codes.table import unacceptable
 from netsor.errors import Diagnostic, NetsorError, ParseError, ProgramError, TooLargeError
 from netsor.facts import axis_dim, inputs_of
 from netsor.names import KERNELS, problem
@@ -98,6 +99,7 @@ class _Builder:
         self.outputs: list[ir.Output] = []
         self.gradients: list[ir.Gradient] = []
         self.returned: list[ir.Returns] = []
+        self.accepted: list[ir.Accepted] = []
         self.covariances: dict[tuple[ir.Var, ir.Var], ir.Number] = {}
 
     def program(self) -> Program:
@@ -105,7 +107,7 @@ class _Builder:
             sx.Program: self._program, sx.Widths: self._widths, sx.Axes: self._axes, sx.Data: self._input,
             sx.Input: self._input, sx.Line: self._line, sx.Cov: self._cov, sx.Output: self._output,
             sx.Gradient: self._gradient, sx.Returns: self._returns, sx.Function: self._function,
-            sx.Numeric: self._numeric,
+            sx.Numeric: self._numeric, sx.Accept: self._accept,
         }  # fmt: skip
         for token, statement in self.statements:
             if self.source.full:
@@ -119,7 +121,7 @@ class _Builder:
         lines = [self._with_covariances(line) for line in self.scope.lines]
         return Program.from_parts(
             self.name or "program", self.scope.widths.values(), lines, self.outputs, self.gradients, self.returned,
-            self.scope.functions,
+            self.scope.functions, self.accepted,
         )  # fmt: skip
 
     # ------------------------------------------------------------ declarations
@@ -289,6 +291,12 @@ class _Builder:
                 s.label, "NT104", f"{s.label.text} is the name of a kernel", "a returned scalar has a name of its own"
             )
         self.returned.append(ir.Returns(self._label(s.label), value, self.scope.source.at(s.label)))
+
+    def _accept(self, _: Token, s: sx.Accept) -> None:
+        why = unacceptable(s.code.text, s.because.text)
+        if why is not None:
+            raise self.scope.program_error(s.code, "NT113", why)
+        self.accepted.append(ir.Accepted(s.code.text, s.because.text, self.scope.source.at(s.code)))
 
     # ------------------------------------------------------------ late widths
 

@@ -273,4 +273,12 @@ class Numeric:
     name: Token
 
 
-Statement = Program | Widths | Axes | Data | Input | Line | Cov | Output | Gradient | Returns | Function | Numeric
+@dataclass(frozen=True)
+class Accept:
+    code: Token
+    because: Token
+
+
+Statement = (
+    Program | Widths | Axes | Data | Input | Line | Cov | Output | Gradient | Returns | Function | Numeric | Accept
+)

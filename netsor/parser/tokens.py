@@ -15,6 +15,7 @@ from netsor.errors import Location, NetsorError, ParseError
 
 STATEMENTS = frozenset({
     "program", "width", "axis", "data", "cov", "output", "gradient", "returns", "function", "numeric",
+    "accept",
 })  # fmt: skip
 ATTRIBUTES = frozenset({
     "mean", "var", "multiplier", "fan_in", "limit", "axis_cov", "trainable", "frozen", "readout", "per_sample",
@@ -38,6 +39,7 @@ _SPACE = re.compile(r"[ \t\r\f\v\u00a0]+|#[^\n]*")
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.(?!\.)[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_ACCEPT = re.compile(r"\s*(accept)\s+(NT\w*)\s+(because)\s+(\S.*?)\s*")
 _NAMES = re.compile(r"`[^`\n]+`|[^\W\d]\w*")
 _DEFINES = re.compile(r"\s*(?:`[^`\n]+`|[^\W\d]\w*)\s*(?:\[[^\]]*\]\s*)?(?::=|:\s*[A-Z]\s*(?:\W|$))")
 _KEYED = r"\s*(?:{})\s+(?:[^\W\d]|[\"`])"
@@ -156,7 +158,7 @@ def _next_start(source: Source, row: int) -> int:
 
 
 def _track(source: Source, token: Token, opened: list[Token]) -> None:
-    if len(token.text) != 1:
+    if token.type not in _BRACKETS:
         return
     if token.text in _OPEN:
         opened.append(token)
@@ -173,6 +175,11 @@ def _track(source: Source, token: Token, opened: list[Token]) -> None:
 def _scan(source: Source, number: int) -> Iterator[Token]:
     """The tokens of one row."""
     row, position = source.rows[number - 1], 0
+    accepted = _ACCEPT.fullmatch(row)
+    if accepted is not None:  # the reason is the rest of the line, as it stands
+        for group, kind in enumerate(("WORD", "WORD", "WORD", "REASON"), 1):
+            yield _checked(source, Token(kind, accepted[group], number, accepted.start(group) + 1))
+        return
     while position < len(row):
         space = _SPACE.match(row, position)
         if space is not None:
@@ -241,6 +248,7 @@ def _classified(source: Source, tokens: list[Token]) -> list[Token]:
 
 
 _CLAUSES: dict[str, dict[str, frozenset[str]]] = {
+    "accept": {"because": frozenset()},
     "output": {"scale": frozenset()},
     "function": {"parity": frozenset(), "growth": frozenset(), "kinks": frozenset()},
     "line": {"where": frozenset({"in", "by", "wrap", "drop"}), "over": frozenset()},

@@ -76,7 +76,7 @@ def forward_part(p: Program) -> Program:
     lines = p.lines[:count]
     kept = {line.out for line in lines}
     returned = tuple(r for r in p.returned if r.value in kept)
-    return Program.from_parts(p.name, p.widths, lines, p.outputs, (), returned, p.functions)
+    return Program.from_parts(p.name, p.widths, lines, p.outputs, (), returned, p.functions, p.accepted)
 
 
 def _named_outputs(p: Program, name: str | None) -> tuple[ir.Output, ...]:

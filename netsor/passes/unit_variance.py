@@ -25,7 +25,7 @@ def unit_variance(p: ir.ProgramLike) -> Program:
     p = as_program("ns.unit_variance", p)
     variances = {line.out: line.var for line in p.lines if isinstance(line, ir.InputVector)}
     lines = [_line(line, variances) for line in p.lines]
-    return Program.from_parts(p.name, p.widths, lines, p.outputs, p.gradients, p.returned, p.functions)
+    return Program.from_parts(p.name, p.widths, lines, p.outputs, p.gradients, p.returned, p.functions, p.accepted)
 
 
 def _line(line: ir.Line, variances: Mapping[ir.Var, ir.Number]) -> ir.Line:

@@ -48,7 +48,7 @@ class Unrolled:
     def __init__(self, p: Program, sizes: Mapping[str, int], shared: Unrolled | None = None) -> None:
         self.source = p
         self.sizes = {a.name: a.size for a in p.axes if a.size is not None} | dict(sizes)
-        self.program = Program.from_parts(p.name, p.widths, (), functions=p.functions)
+        self.program = Program.from_parts(p.name, p.widths, (), functions=p.functions, accepted=p.accepted)
         self.lines: dict[ir.Var, ir.Line] = {line.out: line for line in p.lines}
         self.shared: dict[Key, Any] = {} if shared is None else {**shared.shared, **shared.elements}
         self.elements: dict[Key, Any] = {}  # a variable, a number (a constant vector or scalar), None when left out

@@ -47,6 +47,8 @@ class Listing:
             yield f"gradient {name_text(g.of.name)} = {name_text(g.is_.name)}"
         for r in self.p.returned:
             yield f"returns {label(r.name)} = {name_text(r.value.name)}"
+        for a in self.p.accepted:
+            yield f"accept {a.code} because {a.because}"
 
     def _widths(self) -> Iterator[str]:
         reference = next((w for w in self.p.widths if w.ratio == 1), None)

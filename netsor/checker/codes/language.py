@@ -214,4 +214,13 @@ LANGUAGE = (
         "Definition A.2, sampling of the input vectors",
         "a covariance is at most √(var·var)",
     ),
+    Code(
+        "NT113",
+        "a finding that cannot be accepted",
+        "Conditions of the theorems (NT2xx to NT5xx) can be accepted, with a reason: their findings are then shown, and"
+        " do not count. Verdicts stay what they are. What is wrong with the text or its types is mended.",
+        "accept NT101 because the widths are equal anyway",
+        "the checker page, accepted findings",
+        "mend what the finding is about",
+    ),
 )

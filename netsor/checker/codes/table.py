@@ -23,6 +23,25 @@ FAMILIES: dict[str, tuple[str, tuple[Code, ...]]] = {
 CODES: dict[str, Code] = {c.code: c for _, codes in FAMILIES.values() for c in codes}
 
 
+SITE = "urn:netsor:codes"  # the address of the page of codes; a name as long as the documentation has no address
+
+
+def help_uri(code: str) -> str:
+    """Where a code is explained, as an absolute URI."""
+    return f"{SITE}#{code.lower()}"
+
+
+def unacceptable(code: str, because: str) -> str | None:
+    """Why findings of a code cannot be accepted for that reason, if so: only conditions of the theorems can."""
+    if code not in CODES:
+        return f"no finding has the code {code}"
+    if not "NT2" <= code < "NT6":
+        return f"{code} is mended, not accepted: it is no condition of a theorem"
+    if not because.strip():
+        return f"{code} is accepted without a reason"
+    return None if because.isprintable() else "the reason holds a character that does not print"
+
+
 def explain(code: str) -> str:
     """The explanation of a code as text; KeyError when there is none."""
     c = CODES[code.upper()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import sympy as sp
 
@@ -90,7 +90,9 @@ def _half_line(e: sp.Mul, ranges: Ranges) -> Bound | None:
     """The bound of a product with a factor step(a s + b) or relu(a s + b): elsewhere than where a s + b > 0 it is 0."""
     for factor in e.args:
         kind = factor.spec.name if isinstance(factor, Head) else type(factor).__name__
-        inner = factor.args[0] if kind in ("step", "relu", "Heaviside") else sp.S.Zero
+        if kind not in ("step", "relu", "Heaviside"):
+            continue
+        inner = factor.args[0]
         if len(inner.free_symbols) != 1:
             continue
         (s,) = inner.free_symbols
@@ -275,7 +277,7 @@ _FACTS: dict[str, int] = {"bounded": 0, "polynomial": 0, "exponential": 1, "supe
 def _of_head(spec: Function, args: Sequence[Bound]) -> Bound:
     """A head by its definition; a numeric one by the growth it was declared with."""
     if not spec.numeric:
-        body = _bound(_definition(spec), dict(zip(argument_symbols(spec.arity), args, strict=True)))
+        body = _of_definition(spec, tuple(args))
         if body.polynomial or spec.growth not in ("bounded", "polynomial"):
             return body
     if spec.growth is None or spec.growth not in _FACTS:
@@ -285,6 +287,11 @@ def _of_head(spec: Function, args: Sequence[Bound]) -> Bound:
     if spec.growth == "bounded":
         return Bound(defined=defined)
     return Bound(level=inner + _FACTS[spec.growth], singular=any(a.singular for a in args), defined=defined)
+
+
+@lru_cache(maxsize=4096)
+def _of_definition(spec: Function, args: tuple[Bound, ...]) -> Bound:
+    return _bound(_definition(spec), dict(zip(argument_symbols(spec.arity), args, strict=True)))
 
 
 @cache

@@ -16,7 +16,7 @@ from netsor.checker.regularity.bounds import bound
 from netsor.checker.regularity.extremes import at_infinity, at_points, jump
 from netsor.checker.regularity.intervals import Bound
 from netsor.checker.regularity.removable import polynomial_quotient
-from netsor.functions import Head, undifferentiated
+from netsor.functions import Function, Head, argument_symbols, undifferentiated
 from netsor.measure import MOST_NODES, derivative_size, tree_size, written_size
 from netsor.passes.differentiation import differentiated
 from netsor.run.work import GIVEN_UP, Work
@@ -123,6 +123,8 @@ _jump = lru_cache(maxsize=4096)(jump)
 def derivative_growth(e: sp.Expr, symbols: Sequence[sp.Symbol], ranges: RangesKey, work: Work) -> Growth:
     """Growth of the derivatives in the given symbols, deltas (at points where e is continuous) left out."""
     undecided: Growth | None = None
+    if written_size(e) <= MOST_NODES and work.affords(tree_size(e), ("tame", e)) and tame(e):
+        return Growth(True, "polynomially bounded")
     for s in symbols:
         if derivative_size(e) > MOST_NODES or not work.affords(derivative_size(e), ("derivative", e, s)):
             return Growth(None, GIVEN_UP)
@@ -137,6 +139,36 @@ def derivative_growth(e: sp.Expr, symbols: Sequence[sp.Symbol], ranges: RangesKe
     return undecided or Growth(True, "polynomially bounded")
 
 
+_BOUNDED = (sp.sin, sp.cos, sp.tanh, sp.erf, sp.atan)  # with their derivatives
+
+
+@lru_cache(maxsize=1 << 15)
+def tame(e: sp.Expr) -> bool:
+    """Is e by its form polynomially bounded together with its weak derivatives?
+
+    Symbols and rationals are, sums, products and natural powers of such expressions, and f(u) where f and f' are
+    polynomially bounded on all of ℝ: (f(u))' = f'(u) u'.
+    """
+    if isinstance(e, sp.Symbol | sp.Rational):
+        return True
+    if isinstance(e, sp.Pow):
+        return bool(e.exp.is_Integer and e.exp.is_positive) and tame(e.base)
+    known = isinstance(e, (sp.Add, sp.Mul, *_BOUNDED)) or (isinstance(e, Head) and _tame_function(e.spec))
+    return known and all(map(tame, e.args))
+
+
+@lru_cache(maxsize=4096)
+def _tame_function(f: Function) -> bool:
+    """Are a continuous function and its derivatives polynomially bounded?"""
+    if f.numeric or f.jumps:
+        return False
+    symbols = argument_symbols(f.arity)
+    try:
+        return all(proven(g.sym(*symbols)) for g in (f, *(f.derivative(i) for i in range(f.arity))))
+    except (ValueError, NotImplementedError):
+        return False
+
+
 @lru_cache(maxsize=4096)
 def derivative(e: sp.Expr, s: sp.Symbol) -> sp.Expr:
     """The weak derivative off the points where it is a delta. ValueError when a numeric function has none."""
@@ -145,6 +177,8 @@ def derivative(e: sp.Expr, s: sp.Symbol) -> sp.Expr:
 
 def without_deltas(e: sp.Expr) -> sp.Expr:
     """The absolutely continuous part of a derivative."""
+    if not e.has(sp.DiracDelta):
+        return e
     return e.replace(lambda a: isinstance(a, sp.DiracDelta), lambda a: sp.Integer(0))
 
 
