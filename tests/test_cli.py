@@ -424,7 +424,7 @@ def test_not_a_program(run: Run) -> None:
     )
     refused(run, 2, ["check", python("exits.py", "raise SystemExit(3)\n")], "exits.py ends the process")
     refused(run, 2, ["check", python("other.py", "def f():\n    return 1\n") + ":f"], "f returns int, not a Program")
-    refused(run, 2, ["check", "."], "cannot be read")
+    refused(run, 2, ["show", "."], "cannot be read")
     refused(run, 2, ["check", "mpl"], "neither a file nor a built-in program", "did you mean mlp?")
     refused(run, 2, ["check", "absent.py"], "there is no file absent.py")
 
