@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Iterator
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: two threads each would wait for one another
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
