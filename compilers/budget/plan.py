@@ -114,7 +114,7 @@ def planned(call: Call, b: Bytes, budget: int | None, tile: int) -> Plan:
     Raises InputError (NT606), which names the smallest budget there is.
     """
     tile = min(tile, call.longest)
-    chunk = _largest(call.longest, lambda k: b.singles(k) <= AT_ONCE)
+    chunk = _largest(call.longest, lambda k: b.singles(k) - b.singles(1) <= AT_ONCE)  # what one needs is needed anyhow
     best = Plan(tile, chunk)
     if budget is None:
         return best
