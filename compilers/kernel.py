@@ -201,8 +201,8 @@ class Kernel:
         return self._sides[key]
 
     def _expected(self, get: tuple[str, ...], one: Inputs, call: Call, plan: Plan) -> float:
-        """Seconds, of calls of more than a second or so."""
-        if call.pairs * self._usual(get, one)[1] < costs.SECOND:
+        """Seconds, of calls of more than a few seconds: to measure the machine's rate takes some milliseconds too."""
+        if call.pairs * self._usual(get, one)[1] < 5 * costs.SECOND:
             return 0.0
         return costs.seconds(self._recursion(get), call, one.features(), plan, one.dtype, one.device)
 
