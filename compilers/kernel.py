@@ -74,8 +74,11 @@ class Kernel:
     def _called(self, x1: Any, x2: Any, get: Get, limits: Limits) -> KernelResult:
         wanted = wanted_names(get)
         if calls.is_inside(x1, x2):
-            return calls.call(lambda a, b: self._run(a, b, wanted, limits), x1, x2)
-        return self._run(x1, x2, wanted, limits)
+            found = calls.call(lambda a, b: self._run(a, b, wanted, limits), x1, x2)
+        else:
+            found = self._run(x1, x2, wanted, limits)
+        found.asked = wanted
+        return found
 
     def gram(
         self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None,
