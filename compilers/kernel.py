@@ -40,9 +40,11 @@ class Kernel:
     """
 
     def __init__(
-        self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool
-    ) -> None:
-        self.program = program
+        self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
+        convention: str = "omega",
+    ) -> None:  # fmt: skip
+        self.program = program  # in its convention
+        self.convention = convention
         self.device = as_device(device)
         self.dtype = as_dtype(dtype)
         self.assumed = assumed
@@ -57,10 +59,11 @@ class Kernel:
         self._sides: dict[Any, tuple[Plan, int]] = {}
 
     def __repr__(self) -> str:
-        return f"<Kernel of {self.program.name}>"
+        unit = ", unit convention" if self.convention == "unit" else ""
+        return f"<Kernel of {self.program.name}{unit}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Kernel, (self.program, self.device, self.dtype, self.assumed, self.options, self._fuse)
+        return Kernel, (self.program, self.device, self.dtype, self.assumed, self.options, self._fuse, self.convention)
 
     # ------------------------------------------------------------ calls
 

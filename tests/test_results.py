@@ -54,7 +54,7 @@ def test_one_array() -> None:
 
 def test_names() -> None:
     out = KERNEL(X)
-    with pytest.raises(ns.InputError, match="no kernel 'h1'(.|\n)*it has nngp, ntk"):
+    with pytest.raises(ns.InputError, match=r"no kernel 'h1'(.|\n)*it has nngp, ntk"):
         out["h1"]
     with pytest.raises(ns.InputError, match="no kernel 0"):
         out[0]  # type: ignore[index]
