@@ -39,7 +39,7 @@ def compile(
     `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
     where that is not possible, a FusionWarning says why and nothing else changes.
     """
-    p = as_program("ns.compile", p)
+    p = as_program("ns.compile", p, parameters=True)
     if output is not None:
         p = with_output(p, output)
     if not assume_gia:
@@ -90,7 +90,7 @@ def refuse_unless_valid(p: Any) -> None:
 def derive(p: Any, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
     wanted = wanted_names(get)
-    return _derive(program_for(as_program("ns.derive", p), wanted), wanted)
+    return _derive(program_for(as_program("ns.derive", p, parameters=True), wanted), wanted)
 
 
 def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
