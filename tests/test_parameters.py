@@ -219,7 +219,7 @@ def test_errors() -> None:
     with pytest.raises(InputError, match=r"one real number, got shape \(2,\)"):
         kernel(x, params={"s": [1.0, 2.0], "b": 1.0, "v": 1.0})
     with pytest.raises(ProgramError, match="var='v'"):
-        programs.mlp(var_w=torch.tensor(1.0, requires_grad=True))  # type: ignore[arg-type]
+        programs.mlp(var_w=torch.tensor(1.0, requires_grad=True))
     with pytest.raises(ProgramError, match="no sum, product or power"):
         programs.mlp(var_w=sp.exp(S))
     with pytest.raises(ProgramError, match="not seen to be positive"):
