@@ -1,6 +1,6 @@
-"""Predictions of neural-tangents, written to predictions.json beside this file.
+"""Predictions of neural-tangents, written to tests/vectors/predictions.json.
 
-sh benchmarks/peer_venv.sh FOLDER && FOLDER/bin/python tests/vectors/predictions.py
+sh benchmarks/peer_venv.sh FOLDER && FOLDER/bin/python benchmarks/peer_predictions.py
 """
 
 import json
@@ -14,6 +14,7 @@ jax.config.update("jax_enable_x64", True)
 import neural_tangents as nt  # noqa: E402
 from neural_tangents import stax  # noqa: E402
 
+TARGET = Path(__file__).parents[1] / "tests" / "vectors" / "predictions.json"
 RNG = np.random.default_rng(7)
 X, T = RNG.normal(size=(9, 3)), RNG.normal(size=(4, 3))
 Y = np.stack([np.sin(X[:, 0]), X[:, 1] * X[:, 2]], 1)
@@ -40,10 +41,11 @@ for diag_reg in (0.0, 1e-2):
 k = kernel(X, None, "ntk")
 rate = nt.predict.max_learning_rate(k, y_train_size=Y.size, eps=0.0)
 out = {
+    "case": "predictions",
     "description": "two hidden erf layers, W_std² = 1.5, b_std² = 0.3, readout 0.8 without bias, parametrisation of"
     " neural-tangents (unit variances); gradient_descent_mse_ensemble of neural-tangents "
     f"{nt.__version__} in float64; get nngp is its Gaussian process, get ntk its trained ensemble",
     "inputs": {"x": X.tolist(), "y": Y.tolist(), "test": T.tolist()},
     "max_learning_rate": float(rate), "cases": CASES, "tolerance": 1e-8,
 }  # fmt: skip
-Path(__file__).with_suffix(".json").write_text(json.dumps(out, indent=1) + "\n")
+TARGET.write_text(json.dumps(out, indent=1) + "\n")
