@@ -1,6 +1,6 @@
 """The arrows between the folders, read from the import statements.
 
-programs → netsor ← compilers        netsor/__init__.py (lazily), netsor/cli, netsor/sklearn.py and netsor/gpytorch.py know all three
+programs → netsor ← compilers        netsor/__init__.py (lazily), netsor/cli, sklearn.py and gpytorch.py know all three
 """
 
 from __future__ import annotations
