@@ -90,7 +90,7 @@ def refuse_unless_valid(p: Any) -> None:
 def derive(p: Any, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
     wanted = wanted_names(get)
-    return _derive(program_for(as_program("ns.derive", p, parameters=True), wanted), wanted)
+    return _derive(program_for(as_program("ns.derive", p, parameters=True, abstract=True), wanted), wanted)
 
 
 def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:

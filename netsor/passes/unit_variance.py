@@ -26,7 +26,7 @@ def unit_variance(p: ir.ProgramLike) -> Program:
     The multiplier becomes multiplier·√var, a covariance c of two arrays c/√(var·var′); `axis_cov` multiplies the
     variance and stays. An array with var = 0 is a constant: it keeps its numbers and is not trained.
     """
-    p = as_program("ns.unit_variance", p, parameters=True)
+    p = as_program("ns.unit_variance", p, parameters=True, abstract=True)
     variances = {line.out: line.var for line in p.lines if isinstance(line, ir.InputVector)}
     lines = [_line(line, variances) for line in p.lines]
     return Program.from_parts(p.name, p.widths, lines, p.outputs, p.gradients, p.returned, p.functions, p.accepted)
