@@ -106,9 +106,8 @@ class _Builder:
         actions: dict[type, Callable[[Token, Any], None]] = {
             sx.Program: self._program, sx.Widths: self._widths, sx.Axes: self._axes, sx.Data: self._input,
             sx.Input: self._input, sx.Line: self._line, sx.Cov: self._cov, sx.Output: self._output,
-            sx.Gradient: self._gradient, sx.Returns: self._returns, sx.Function: self._function,
-            sx.Numeric: self._numeric, sx.Accept: self._accept,
-            sx.Parameters: lambda _, s: declare_parameters(self.scope, s),
+            sx.Gradient: self._gradient, sx.Returns: self._returns, sx.Numeric: self._numeric,
+            sx.Function: self._function, sx.Accept: self._accept, sx.Parameters: lambda _, s: declare_parameters(self.scope, s),
         }  # fmt: skip
         for token, statement in self.statements:
             if self.source.full:
