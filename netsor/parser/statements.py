@@ -18,7 +18,7 @@ from netsor.facts import axis_dim, inputs_of
 from netsor.names import KERNELS, problem
 from netsor.parser import syntax as sx
 from netsor.parser.coordinatewise import SYMPY, references
-from netsor.parser.declarations import declare_parameters, read_input
+from netsor.parser.declarations import read_input
 from netsor.parser.expressions import FORMS, Reader
 from netsor.parser.grammar import parse_statement
 from netsor.parser.scope import FollowsError, Scope
@@ -106,8 +106,8 @@ class _Builder:
         actions: dict[type, Callable[[Token, Any], None]] = {
             sx.Program: self._program, sx.Widths: self._widths, sx.Axes: self._axes, sx.Data: self._input,
             sx.Input: self._input, sx.Line: self._line, sx.Cov: self._cov, sx.Output: self._output,
-            sx.Gradient: self._gradient, sx.Returns: self._returns, sx.Numeric: self._numeric,
-            sx.Function: self._function, sx.Accept: self._accept, sx.Parameters: lambda _, s: declare_parameters(self.scope, s),
+            sx.Gradient: self._gradient, sx.Returns: self._returns, sx.Function: self._function,
+            sx.Numeric: self._numeric, sx.Accept: self._accept, sx.Parameters: self._input,
         }  # fmt: skip
         for token, statement in self.statements:
             if self.source.full:
@@ -167,7 +167,7 @@ class _Builder:
                 raise self.scope.program_error(token, "NT104", f"axis {token.text} is already declared")
             self.scope.axes[name_of(token)] = ir.Axis(name_of(token), None if size is None else int(size.text))
 
-    def _input(self, _: Token, s: sx.Data | sx.Input) -> None:
+    def _input(self, _: Token, s: sx.Data | sx.Input | sx.Parameters) -> None:
         read_input(self.scope, s)
 
     def _line(self, _: Token, s: sx.Line) -> None:
