@@ -37,6 +37,10 @@ class Kernel:
     `kernel(x1, x2=None, get=("nngp", "ntk"))` returns a `KernelResult`; x2 None is the symmetric call. `get` takes
     "nngp", "ntk", "terms", names of vectors and names of returned scalars. Arrays are `[sample, *axes, feature]`, a
     dict by name for several inputs, or a list of single samples of different size.
+
+    >>> kernel = ns.compile(ns.programs.mlp())
+    >>> kernel([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], get="ntk").ntk.shape
+    torch.Size([1, 2])
     """
 
     def __init__(

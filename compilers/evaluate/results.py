@@ -25,6 +25,9 @@ class KernelResult(Tabled):
     expectation relative to √(E f² E g²), or the largest standard error of a sampled kernel relative to √(K_ii K_jj).
     `methods` and `errors` are those of sampled kernels by name (as in `items`): "sampled" and the standard errors entry
     by entry. `assumed` is True when the gradient independence assumption was taken on trust (`assume_gia=True`).
+
+    >>> ns.compile(ns.programs.mlp())([[1.0, 1.0]])
+    <KernelResult: nngp [1, 1], ntk [1, 1]; closed form>
     """
 
     nngp: Tensor | Any = None  # `| Any` where the type depends on `get`: no reader has to assert what it asked for

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from netsor import ir
 from netsor.build.declared import as_program
+from netsor.build.program import Program
 from netsor.compilers.experiment.result import Simulation
 from netsor.compilers.experiment.store import Store
 from netsor.compilers.finite import arrays as random_arrays
@@ -28,7 +29,7 @@ Method = Literal["backward", "autograd"]
 
 
 def simulate(
-    p: Any, x: Any = None, widths: Sequence[int] = WIDTHS, seeds: int | Sequence[int] = 100, *, limit: Any = None,
+    p: Program, x: Any = None, widths: Sequence[int] = WIDTHS, seeds: int | Sequence[int] = 100, *, limit: Any = None,
     methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None, dtype: torch.dtype = torch.float64, device: str = "cpu",
     memory: float = 8e9, progress: bool | None = None, store: str | Path | None = None,
@@ -39,6 +40,10 @@ def simulate(
     finite width) and by torch autograd. `limit` is a compiled kernel's result, that of `ns.limit`, or a dict of parts;
     None compiles the program, False leaves deviations out. `vectors` names vectors whose second moments are wanted;
     `memory` bounds the bytes of the matrices; `store` is a file that keeps finished runs, which are not repeated.
+
+    >>> result = ns.simulate(ns.programs.mlp(), np.eye(2), widths=[64, 256, 1024], seeds=10)
+    >>> -0.8 < result.slope("ntk") < -0.2  # the deviation from the limit falls like n^(−1/2)
+    True
     """
     p = as_program("ns.simulate", p)
     check_device(device)

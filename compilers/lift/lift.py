@@ -30,6 +30,11 @@ class Lifted:
     """A module's program; `rows` says of each parameter what became of it.
 
     Kernels are of one output coordinate: the coordinates of a readout are i.i.d.
+
+    >>> from torch.nn import Linear, Sequential
+    >>> lifted = ns.from_torch(lambda n: Sequential(Linear(3, n), Linear(n, 1)), torch.ones(2, 3))
+    >>> sorted(lifted.rates(100))
+    ['0.bias', '0.weight', '1.bias', '1.weight']
     """
 
     program: Program
@@ -64,6 +69,13 @@ def from_torch(
     "as_is": η is one rate for all parameters, n^k with the largest k at which the kernel is finite (1/n for torch's
     own layers). "ntk": η_p = 1/fan-in of each matrix and 1 for vectors. What has no limit or no rule raises
     UnsupportedError (NT8xx); `findings` are the warnings.
+
+    >>> def make(n):
+    ...     return torch.nn.Sequential(torch.nn.Linear(3, n), torch.nn.Tanh(), torch.nn.Linear(n, 1))
+    >>> x = torch.ones(2, 3)
+    >>> lifted = ns.from_torch(make, x, parametrisation="ntk")
+    >>> ns.compile(lifted.program)(lifted.arrange(x)).ntk.shape
+    torch.Size([2, 2])
     """
     inputs = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
     _check_arguments(make, inputs, widths, parametrisation)

@@ -1,4 +1,4 @@
-"""`ns.limit`: the limit of any program, also where gradient independence fails (Tensor Programs III).
+"""What `ns.limit` returns: the limit of any program, also where gradient independence fails (Tensor Programs III).
 
 Z^{Wx} = Ẑ^{Wx} + Ż^{Wx}: the first part is Gaussian as in Tensor Programs II, the second is
 Ż^{Wx} = σ_W² Σ_j E[∂Z^x/∂Ẑ^{Wᵀy_j}] Z^{y_j} over the earlier uses of Wᵀ. Gradient independence drops it.
@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from netsor import ir
-from netsor.build.declared import as_program
-from netsor.compilers.finite.inputs import Group, bind
+from netsor.compilers.finite.inputs import Group
 from netsor.compilers.limit.answers import Answer, LineAnswers, Question, SampledAnswers
 from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import no_nngp, no_ntk
@@ -24,7 +23,6 @@ from netsor.compilers.limit.polynomial import Gaussians, NotPolynomial
 from netsor.errors import InputError, UnsupportedError
 from netsor.facts import known, lookup
 from netsor.markup import one_line
-from netsor.passes.backward import with_backward
 from netsor.text.display import Table, Tabled
 
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
@@ -32,25 +30,6 @@ SIGNIFICANT = 5  # standard errors by which two sampled values differ
 
 OF_STEP = re.compile(r"(f|loss)\[\d+\]")  # the names that ns.train returns
 METHODS = ("exact", "quadrature", "sampled")
-
-
-def limit(
-    p: Any, x: Any = None, tol: float | None = None, samples: int | None = None, seed: int = 0,
-    methods: Sequence[str] = METHODS,
-) -> LimitResult:  # fmt: skip
-    """The true limit of a program on inputs x, by the general Master Theorem; backward lines are added for the NTK.
-
-    Each question by the first of `methods` that answers it: exact rationals when all functions are polynomials,
-    quadrature where expectations are of one or two Gaussian variables, else samples (`tol` and `samples` as in
-    `ns.compile`). `result.gia` answers the same questions under the gradient independence assumption.
-    """
-    unknown = [m for m in methods if m not in METHODS]
-    if unknown or not methods:
-        raise InputError(f"methods are {', '.join(METHODS)}, got {', '.join(unknown) or 'none'}", code="NT605")
-    program = with_backward(as_program("ns.limit", p))
-    groups = bind(program, x)
-    chosen = tuple(m for m in METHODS if m in methods)
-    return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)
 
 
 class LimitResult(Tabled):
@@ -295,6 +274,3 @@ def _text(answer: Answer) -> str:
         return f"{float(value.mean()):.6g} ± {float(error.amax()):.1g}"
     mean = sum(value.flatten()) / value.size
     return str(mean) if mean.q < 10**6 else f"{float(mean):.10g}"
-
-
-__all__ = ["LimitResult", "limit"]

@@ -44,6 +44,11 @@ def predict(kernel: Any, x_train: Any, y_train: Any, diag_reg: float = 0.0) -> P
 
     `y_train` is `[n]`, `[n, k]`, or has the program's output axes after the first. `diag_reg` is relative to the mean
     of the training kernel's diagonal.
+
+    >>> x, y = np.linspace(-1, 1, 5)[:, None], np.linspace(-1, 1, 5) ** 3
+    >>> predictor = ns.predict(ns.compile(ns.programs.mlp()), x, y)
+    >>> bool((predictor.gp(x).mean - torch.tensor(y)).abs().max() < 1e-6)
+    True
     """
     return Predictor(kernel, x_train, y_train, diag_reg)
 

@@ -13,7 +13,14 @@ _MARK = "__netsor_program__"
 
 
 def program(function: F) -> F:
-    """Declare that a function returns a Program; the function itself is unchanged."""
+    """Declare that a function returns a Program; the function itself is unchanged.
+
+    >>> @ns.program
+    ... def wide(depth=3):
+    ...     return ns.programs.mlp(depth=depth, phi="tanh")
+    >>> wide()
+    <Program mlp: 14 lines>
+    """
     setattr(function, _MARK, True)
     return function
 

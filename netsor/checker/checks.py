@@ -35,6 +35,10 @@ class Check:
     input `[*axes, feature]`, or a batch of them, or a dict by name, at which questions that depend on the data are
     decided: for a batch, for each sample. A program with an output and no gradients is checked with its backward pass.
     `check.independence(p)` asks only whether the gradient independence assumption holds.
+
+    >>> report = ns.check(ns.programs.tied_autoencoder())
+    >>> report.simple_gia, report.gia_valid
+    (True, False)
     """
 
     def __call__(self, p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:

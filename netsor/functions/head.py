@@ -95,6 +95,9 @@ class Function:
 
     `definition` maps sympy arguments to an expression in sympy's own functions (None for a numeric function);
     `parity` is φ(−x) = ±φ(x) for k = 1; `growth` is of φ itself; `kinks` are the points where φ or φ′ jumps (k = 1).
+
+    >>> ns.tanh.parity, ns.tanh.prime, ns.relu.kinks
+    ('odd', tanh', (0.0,))
     """
 
     def __init__(

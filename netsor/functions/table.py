@@ -70,7 +70,11 @@ abs = Function(
 
 
 def leaky_relu(a: Any = 0.01) -> Function:
-    """max(x, a x) for a ≤ 1."""
+    """max(x, a x) for a ≤ 1.
+
+    >>> ns.leaky_relu(0.1)
+    leaky_relu[1/10]
+    """
     return _leaky_relu(constant(a))
 
 
@@ -137,7 +141,11 @@ cube = Function("cube", lambda x: x**3, opaque=False, parity="odd", growth="poly
 
 
 def polynomial(coefficients: Sequence[Any]) -> Function:
-    """Σ_i coefficients[i] xⁱ."""
+    """Σ_i coefficients[i] xⁱ.
+
+    >>> ns.polynomial([0, 1, 0, -1]).parity  # x − x³
+    'odd'
+    """
     c = [constant(a) for a in coefficients]
     text = ", ".join(map(str, c))
 

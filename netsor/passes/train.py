@@ -46,6 +46,11 @@ def train(
 
     It returns `f[t]`, the outputs after t steps on training and test samples, and `loss[t]`, every training sample's
     loss; the variables of step t are called `<name>_t<t>`. `ns.limit` gives their limits.
+
+    >>> p = ns.programs.mlp(depth=1, phi="identity", var_b=None)
+    >>> q = ns.train(p, [[1.0], [2.0]], [1.0, 0.0], steps=1, lr=0.1)
+    >>> ns.limit(q).scalar("f[1]").tolist()  # two outputs after one step, exactly
+    [[1/10, 1/5]]
     """
     if reduction not in ("mean", "sum"):
         raise bad(f'reduction is "mean" or "sum", got {reduction!r}')
