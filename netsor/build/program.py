@@ -72,6 +72,11 @@ class Program:
         return tuple(self._lines)
 
     @property
+    def line_count(self) -> int:
+        """The number of lines."""
+        return len(self._lines)
+
+    @property
     def outputs(self) -> tuple[ir.Output, ...]:
         return tuple(self._outputs)
 

@@ -174,14 +174,14 @@ class _Pass:
     def run(self) -> Guess:
         lines = self.p.lines
         for output in self.outputs:
-            start = len(self.p.lines)
+            start = self.p.line_count
             self._seed(output)
             self.p.locate(start, output.loc)
         for c, seed in self.seeds.items():
             self.terms[c].append(seed)
         for line in reversed(lines):
             if line.out in self.active:
-                start = len(self.p.lines)
+                start = self.p.line_count
                 self._line(line)
                 self.p.locate(start, line.loc)  # backward lines stand where their forward line does
         return self.found
