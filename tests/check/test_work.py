@@ -123,7 +123,8 @@ Y = [ir.arg(i) for i in range(3)]
 F: Any = functions.builtin("tanh")
 LOSSES = [
     (Y[0] * (1 - F.sym(Y[0]) ** 2), True), ((Y[0] + Y[1]) * F.sym(Y[0]), True), (F.sym(Y[0] + Y[1]) ** 2 - Y[2], True),
-    ((Y[0] + Y[1]) ** 2 - Y[0] ** 2, False), (F.sym((Y[0] + Y[1]) * Y[2] - Y[0] * Y[2]), False), (Y[0] + F.sym(Y[0]), False),
+    ((Y[0] + Y[1]) ** 2 - Y[0] ** 2, False), (F.sym((Y[0] + Y[1]) * Y[2] - Y[0] * Y[2]), False),
+    (Y[0] + F.sym(Y[0]), False),
 ]  # fmt: skip
 
 
