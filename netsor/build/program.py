@@ -16,7 +16,7 @@ import sympy as sp
 from netsor import ir, markup
 from netsor.build.expressions import Expr, Matrix, Operand
 from netsor.build.quantity import nested, quantity
-from netsor.errors import Location, ProgramError, caller_location
+from netsor.errors import Location, ProgramError, caller_location, user_location
 from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
 from netsor.functions import Function
 from netsor.names import KERNELS, checked
@@ -255,7 +255,8 @@ class Program:
     def _variance(self, name: str, value: Any) -> ir.Number:
         found = quantity(f"var of {name}", value)
         if found < 0:
-            raise _error(f"var of {name} is a variance and must not be negative, got {found}", "NT109")
+            message = f"var of {name} is a variance and must not be negative, got {found}"
+            raise _error(message, "NT109", loc=user_location())
         return found
 
     def _fan_in(self, name: str, value: Any) -> Any:
