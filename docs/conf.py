@@ -17,6 +17,9 @@ myst_heading_anchors = 3
 nb_execution_mode = "off"
 nitpicky = True
 
+mathjax_path = "mathjax.js"  # the file that the pages of `netsor report` carry, so that formulas need no network
+html_static_path = ["../compilers/page/mathjax.js"]
+
 html_theme = "furo"
 html_title = f"netsor {release}"
 html_copy_source = False

@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"netsor": ROOT / "netsor", "netsor.compilers": ROOT / "compilers", "netsor.programs": ROOT / "programs"}
 SHIPPED = (".py", ".netsor", ".lark")
+CARRIED = {"netsor.compilers.page": ["mathjax.js", "LICENSE.mathjax"]}
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,9 @@ def test_data_files_travel(config: dict[str, Any]) -> None:
     patterns = config["tool"]["setuptools"]["package-data"]["*"]
     assert {"*.netsor", "*.lark", "py.typed"} <= set(patterns)
     assert (ROOT / "netsor" / "py.typed").is_file()
+    named = {k: v for k, v in config["tool"]["setuptools"]["package-data"].items() if k != "*"}
+    assert named == CARRIED
+    assert all((ROOT / "compilers" / "page" / file).is_file() for file in CARRIED["netsor.compilers.page"])
 
 
 def test_the_command_is_declared(config: dict[str, Any]) -> None:

@@ -71,7 +71,9 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     top.add_argument("--version", action="version", version=f"netsor {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_check, _show, _derive, _compile, _kernel, _simulate, _limit, _train, _explain, _demo):
+    for add in (
+        _check, _show, _derive, _compile, _kernel, _simulate, _limit, _train, _report, _explain, _demo,
+    ):  # fmt: skip
         add(commands)
     return top
 
@@ -179,6 +181,16 @@ def _train(commands: Any) -> None:
     command.add_argument("--plot", metavar="OUT.png", help="draw the losses against the step")
     _force(command)
     command.add_argument("--json", action="store_true", help="print JSON, with the outputs")
+
+
+def _report(commands: Any) -> None:
+    text = "write all that is known of a program on one page: check, recursion, cost, source, convergence"
+    command = _command(commands, "report", experiments.report, text, "")
+    command.add_argument("--x", metavar="X.npy", help="inputs at which finite widths are compared with the limit")
+    command.add_argument("--widths", type=_widths, default=(64, 256, 1024), metavar="N,N", help="default: 64,256,1024")
+    command.add_argument("--seeds", type=_positive, default=20, metavar="N", help="networks per width; default: 20")
+    command.add_argument("-o", required=True, metavar="REPORT.html", help="an HTML file that needs nothing else")
+    _force(command)
 
 
 def _explain(commands: Any) -> None:

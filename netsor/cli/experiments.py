@@ -1,14 +1,15 @@
-"""The commands of the proof by experiment: simulate, limit, train."""
+"""The commands of the proof by experiment: simulate, limit, train; report, which says all."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from netsor.cli import arrays, outputs
 from netsor.cli.load import load
-from netsor.cli.problems import OK
+from netsor.cli.problems import OK, UsageError
 from netsor.cli.settings import parse
 
 
@@ -83,4 +84,21 @@ def train(args: argparse.Namespace) -> int:
         from netsor.cli.plot import draw
 
         draw(found, args.plot)
+    return OK
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the page of a program; what does not hold or exist is said there."""
+    p = load(args.file, parse(args.set))
+    outputs.writable(args.o, args.force)
+    x = None if args.x is None else arrays.read(args.x, p)
+
+    from netsor.compilers.page import page
+
+    try:
+        text = page(p, x, args.widths, args.seeds)
+    except ImportError:
+        raise UsageError("figures need matplotlib, which is not installed", 'pip install ".[plot]"') from None
+    with outputs.whole(args.o) as draft:
+        Path(draft).write_text(text, encoding="utf-8")
     return OK
