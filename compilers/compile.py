@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -15,11 +15,15 @@ from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
 from netsor.errors import CheckError, Diagnostic, InputError
+from netsor.passes.unit_variance import unit_variance
+
+Convention = Literal["omega", "unit"]
 
 
 def compile(
     p: Any, device: Any = None, dtype: Any = None, assume_gia: bool = False, fuse: bool = False,
     tol: float | None = None, samples: int | None = None, seed: int = 0, output: str | None = None,
+    convention: Convention = "omega",
 ) -> Kernel:  # fmt: skip
     """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
@@ -28,15 +32,27 @@ def compile(
     `result.errors`) from `samples` draws, or until the standard error is at most `tol` relative to √(K_ii K_jj) (1e-3
     by default, or as near as 2 GB and 2²¹ draws allow).
 
+    `convention` says which array is trained: "omega", W = multiplier · ω/√cols with ω ~ N(0, var) as in the paper, or
+    "unit", ω with variance 1 and its scale in the multiplier as in neural-tangents (`ns.unit_variance`): the NTK's
+    term of an array of variance σ² is σ² times the other's.
+
     `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
     where that is not possible, a FusionWarning says why and nothing else changes.
     """
-    p = as_program("ns.compile", p)
+    p = as_program("ns.compile", p, parameters=True)
     if output is not None:
         p = with_output(p, output)
     if not assume_gia:
         refuse_unless_valid(p)
-    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed}, fuse)
+    p = in_convention(p, convention)
+    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed}, fuse, convention)
+
+
+def in_convention(p: Any, convention: str) -> Any:
+    """The program in a convention of trained arrays."""
+    if convention not in get_args(Convention):
+        raise InputError(f"convention is 'omega' or 'unit', got {convention!r}", code="NT605")
+    return unit_variance(p) if convention == "unit" else p
 
 
 def with_output(p: Any, name: str) -> Any:
@@ -74,7 +90,7 @@ def refuse_unless_valid(p: Any) -> None:
 def derive(p: Any, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
     wanted = wanted_names(get)
-    return _derive(program_for(as_program("ns.derive", p), wanted), wanted)
+    return _derive(program_for(as_program("ns.derive", p, parameters=True), wanted), wanted)
 
 
 def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:

@@ -48,7 +48,7 @@ def _plain(what: str, value: Any) -> Any:
 def tracked(what: str, value: Any) -> None:
     """ProgramError for a tensor whose gradient would be lost."""
     if getattr(value, "requires_grad", False) is True:
-        hint = "give numbers: .item() or .detach() of the tensor; kernels are differentiable in their inputs"
+        hint = "a variance or multiplier takes a name, var='v', and kernel(x, params={'v': tensor}); or .item() of it"
         raise _error(
             f"{what} is a tensor with requires_grad: a program holds numbers, its gradient is lost", "NT108", hint
         )

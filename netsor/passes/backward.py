@@ -32,7 +32,7 @@ Guess = dict[ir.Var, Dims]
 
 def backprop(p: Program, output: str | None = None) -> Program:
     """A new program: p with the backward lines and gradient statements of its output."""
-    twin: Program = as_program("ns.backprop", p).copy()
+    twin: Program = as_program("ns.backprop", p, parameters=True).copy()
     add_backward(twin, output)
     return twin
 
