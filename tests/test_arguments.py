@@ -203,7 +203,7 @@ def test_words_that_a_program_does_not_know() -> None:
 def test_a_variance_that_is_none_is_shown_in_the_callers_file(name: str) -> None:
     make: Any = programs.BUILTIN[name]
     if "var_w" in inspect.signature(make).parameters:
-        for var in (-1, float("nan"), "a"):
+        for var in (-1, float("nan"), "2a"):
             with refused("NT10", "var of ") as caught:
                 make(var_w=var)
             assert place(caught.value) == __file__
