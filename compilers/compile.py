@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy.typing as npt
 import torch
@@ -19,12 +19,15 @@ from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
 from netsor.errors import CheckError, Diagnostic, InputError
 from netsor.functions import Function
+from netsor.passes.unit_variance import unit_variance
+
+Convention = Literal["omega", "unit"]
 
 
 def compile(
     p: Program, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
     assume_gia: bool = False, fuse: bool = False, tol: float | None = None, samples: int | None = None, seed: int = 0,
-    output: str | None = None,
+    output: str | None = None, convention: Convention = "omega",
 ) -> Kernel:  # fmt: skip
     """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
@@ -33,6 +36,10 @@ def compile(
     `result.errors`) from `samples` draws, or until the standard error is at most `tol` relative to √(K_ii K_jj) (1e-3
     by default, or as near as 2 GB and 2²¹ draws allow).
 
+    `convention` says which array is trained: "omega", W = multiplier · ω/√cols with ω ~ N(0, var) as in the paper, or
+    "unit", ω with variance 1 and its scale in the multiplier as in neural-tangents (`ns.unit_variance`): the NTK's
+    term of an array of variance σ² is σ² times the other's.
+
     `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
     where that is not possible, a FusionWarning says why and nothing else changes.
 
@@ -40,12 +47,20 @@ def compile(
     >>> kernel([[1.0, 1.0]]).ntk  # ¾‖x‖²/d + 7/4 (Tensor Programs II, E.1)
     tensor([[2.5000]], dtype=torch.float64)
     """
-    p = as_program("ns.compile", p)
+    p = as_program("ns.compile", p, parameters=True)
     if output is not None:
         p = with_output(p, output)
     if not assume_gia:
         refuse_unless_valid(p)
-    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed}, fuse)
+    p = in_convention(p, convention)
+    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed}, fuse, convention)
+
+
+def in_convention(p: Any, convention: str) -> Any:
+    """The program in a convention of trained arrays."""
+    if convention not in get_args(Convention):
+        raise InputError(f"convention is 'omega' or 'unit', got {convention!r}", code="NT605")
+    return unit_variance(p) if convention == "unit" else p
 
 
 def with_output(p: Any, name: str) -> Any:
@@ -88,7 +103,7 @@ def derive(p: Program, get: Get = DEFAULT) -> Recursion:
     3*q/4 + 7/4
     """
     wanted = wanted_names(get)
-    return _derive(program_for(as_program("ns.derive", p), wanted), wanted)
+    return _derive(program_for(as_program("ns.derive", p, parameters=True), wanted), wanted)
 
 
 def v_transform(phi: str | Function, K: Tensor | npt.ArrayLike, psi: str | Function | None = None) -> Tensor:

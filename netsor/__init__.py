@@ -33,6 +33,7 @@ _WHERE = {
     "netsor.compilers.limit": ("limit",),
     "netsor.compilers.predict": ("predict",),
     "netsor.compilers.evaluate.results": ("KernelResult",),
+    "netsor.passes.bind": ("bind",),
     "netsor.passes.unit_variance": ("unit_variance",),
     "netsor.build.declared": ("program",),
     "netsor.passes.train": ("train",),
@@ -45,7 +46,7 @@ __all__ = [
     "Axis", "Expr", "Matrix", "Program", "Width", "dot", "mix", "moment", "parse", "program", "softmax",
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
-    "backprop", "forward_part", "train", "unit_variance", "Report", "check",
+    "backprop", "bind", "forward_part", "train", "unit_variance", "Report", "check",
     "Kernel", "KernelResult", "compile", "derive", "limit", "open_gram", "plot", "predict", "simulate", "v_transform",
     "Lifted", "from_torch",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
     from netsor.ir import Width as Width
     from netsor.passes.backward import backprop as backprop
     from netsor.passes.backward import forward_part as forward_part
+    from netsor.passes.bind import bind as bind
     from netsor.passes.train import train as train
     from netsor.passes.unit_variance import unit_variance as unit_variance
     from netsor.text import parse as parse

@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import Kernel as _SklearnKernel
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from netsor.compilers.compile import compile
+from netsor.compilers.compile import Convention, compile
 from netsor.compilers.kernel import Kernel
 from netsor.compilers.predict import Prediction, predict
 from netsor.errors import InputError
@@ -19,9 +19,11 @@ from netsor.errors import InputError
 __all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor", "NetsorKernel"]
 
 
-def as_kernel(program: Any) -> Kernel:
-    """The kernel of a program, of a built-in program's name, or a kernel itself."""
+def as_kernel(program: Any, convention: Convention = "omega") -> Kernel:
+    """The kernel of a program, of a built-in program's name, or a kernel itself, which has its own convention."""
     if isinstance(program, Kernel):
+        if convention not in ("omega", program.convention):
+            raise InputError(f"{program!r} was not compiled with convention={convention!r}", code="NT605")
         return program
     if isinstance(program, str):
         from netsor import programs
@@ -31,7 +33,7 @@ def as_kernel(program: Any) -> Kernel:
                 f"no program is called {program!r}; known: {', '.join(sorted(programs.BUILTIN))}", code="NT605"
             )
         program = programs.BUILTIN[program]()
-    return compile(program)
+    return compile(program, convention=convention)
 
 
 class _Network(BaseEstimator):
@@ -39,13 +41,14 @@ class _Network(BaseEstimator):
 
     program: Any
     diag_reg: float
+    convention: Convention
 
     def _arrays(self, x: Any, y: Any = "no_validation", **options: Any) -> Any:
         """Validated by scikit-learn; data beyond matrices (images, sequences) may have more axes."""
         return validate_data(self, x, y, dtype=(np.float64, np.float32), allow_nd=True, **options)
 
     def _fit(self, x: Any, y: Any) -> None:
-        self.kernel_ = as_kernel(self.program)
+        self.kernel_ = as_kernel(self.program, self.convention)
         self.predictor_ = predict(self.kernel_, x, y, self.diag_reg)
 
     def _ask(self, x: Any) -> Prediction:
@@ -59,10 +62,13 @@ class _Network(BaseEstimator):
 class _Ensemble(_Network):
     """The ensemble of networks trained with the NTK for the time t (None: to the end)."""
 
-    def __init__(self, program: Any = "mlp", diag_reg: float = 1e-6, t: float | None = None) -> None:
+    def __init__(
+        self, program: Any = "mlp", diag_reg: float = 1e-6, t: float | None = None, convention: Convention = "omega"
+    ) -> None:
         self.program = program
         self.diag_reg = diag_reg
         self.t = t
+        self.convention = convention
 
     def _ask(self, x: Any) -> Prediction:
         return self.predictor_.ensemble(x, t=self.t)
@@ -71,9 +77,10 @@ class _Ensemble(_Network):
 class _Process(_Network):
     """The Gaussian process with the NNGP kernel."""
 
-    def __init__(self, program: Any = "mlp", diag_reg: float = 1e-6) -> None:
+    def __init__(self, program: Any = "mlp", diag_reg: float = 1e-6, convention: Convention = "omega") -> None:
         self.program = program
         self.diag_reg = diag_reg
+        self.convention = convention
 
     def _ask(self, x: Any) -> Prediction:
         return self.predictor_.gp(x)
@@ -137,8 +144,8 @@ def largest(mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
 class NTKRegressor(_Regressor, _Ensemble):
     """The mean over infinitely wide networks trained by gradient flow on the squared error for the time t.
 
-    `program` is a Program, the name of a built-in one, or a compiled Kernel; `diag_reg` is added to the training
-    kernels relative to the mean of their diagonals (`ns.predict`).
+    `program` is a Program, the name of a built-in one, or a compiled Kernel; `convention` is that of `ns.compile`;
+    `diag_reg` is added to the training kernels relative to the mean of their diagonals (`ns.predict`).
     """
 
 
@@ -157,15 +164,17 @@ class NNGPClassifier(_Classifier, _Process):
 class NetsorKernel(_SklearnKernel):
     """The NNGP (or NTK) of a program as a kernel of scikit-learn's Gaussian processes, without hyperparameters."""
 
-    def __init__(self, program: Any = "mlp", which: str = "nngp") -> None:
+    def __init__(self, program: Any = "mlp", which: str = "nngp", convention: Convention = "omega") -> None:
         self.program = program
         self.which = which
+        self.convention = convention
 
     @property
     def _kernel(self) -> Kernel:
-        if getattr(self, "_made", (None,))[0] is not self.program:
-            self._made = (self.program, as_kernel(self.program))
-        kernel: Kernel = self._made[1]
+        made: Any = getattr(self, "_made", (None, None, None))
+        if made[0] is not self.program or made[1] != self.convention:
+            made = self._made = (self.program, self.convention, as_kernel(self.program, self.convention))
+        kernel: Kernel = made[2]
         return kernel
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:

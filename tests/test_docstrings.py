@@ -48,7 +48,7 @@ def test_the_examples_of_a_docstring_run(name: str, tmp_path: Path, monkeypatch:
 
 def test_every_public_name_is_in_the_reference() -> None:
     pages = "\n".join(page.read_text(encoding="utf-8") for page in API.glob("*.md"))
-    listed = set(re.findall(r"auto(?:class|function|exception|data|module):: netsor\.(\w+)", pages))
-    listed |= set(re.findall(r"py:(?:data|function):: netsor\.(\w+)", pages))
+    listed = set(re.findall(r"auto(?:class|function|exception|data|module):: netsor\.(\w+)(?:\(.*)?$", pages, re.M))
+    listed |= set(re.findall(r"py:(?:data|function):: netsor\.(\w+)(?:\(.*)?$", pages, re.M))
     assert set(ns.__all__) - listed == set()
     assert listed - set(ns.__all__) == set()

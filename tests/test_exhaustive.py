@@ -129,7 +129,8 @@ KNOW_LINES = {
     "netsor/checker/independence/elements.py", "netsor/checker/regularity/scalars.py",
     "netsor/checker/typing/lines.py", "netsor/checker/typing/structure.py", "netsor/facts.py",
     "netsor/passes/adjoints.py", "netsor/passes/sgd/batch.py", "netsor/passes/sgd/relabel.py",
-    "netsor/passes/unit_variance.py", "netsor/passes/unroll.py", "netsor/positions.py", "netsor/run/lines.py",
+    "netsor/passes/bind.py", "netsor/passes/unit_variance.py", "netsor/passes/unroll.py", "netsor/positions.py",
+    "netsor/run/lines.py",
     "netsor/run/shapes.py", "netsor/signs/flips.py", "netsor/text/formal.py", "netsor/text/notation.py",
     "netsor/text/printer.py", "netsor/types.py",
 }  # fmt: skip
@@ -137,6 +138,7 @@ KNOW_LINES = {
 # Everything that reads values.
 KNOW_VALUES = {
     "compilers/budget/cost.py", "compilers/budget/memory.py", "compilers/derive/entries/inline.py",
+    "compilers/derive/entries/parameters.py",
     "compilers/derive/entries/sharing.py", "compilers/derive/entries/values.py", "compilers/derive/requests.py",
     "compilers/lowering/emit.py", "compilers/render/structure.py", "compilers/render/writer.py",
     "compilers/symbolic/kernels.py",

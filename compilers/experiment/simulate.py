@@ -13,6 +13,7 @@ from tqdm import tqdm
 from netsor import ir
 from netsor.build.declared import as_program
 from netsor.build.program import Program
+from netsor.compilers.evaluate.arguments import Arrays
 from netsor.compilers.experiment.result import Simulation
 from netsor.compilers.experiment.store import Store
 from netsor.compilers.finite import arrays as random_arrays
@@ -29,8 +30,8 @@ Method = Literal["backward", "autograd"]
 
 
 def simulate(
-    p: Program, x: Any = None, widths: Sequence[int] = WIDTHS, seeds: int | Sequence[int] = 100, *, limit: Any = None,
-    methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
+    p: Program, x: Arrays | None = None, widths: Sequence[int] = WIDTHS, seeds: int | Sequence[int] = 100, *,
+    limit: Any = None, methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None, dtype: torch.dtype = torch.float64, device: str = "cpu",
     memory: float = 8e9, progress: bool | None = None, store: str | Path | None = None,
 ) -> Simulation:  # fmt: skip

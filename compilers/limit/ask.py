@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from netsor.build.declared import as_program
 from netsor.build.program import Program
+from netsor.compilers.evaluate.arguments import Arrays
 from netsor.compilers.finite.inputs import bind
 from netsor.compilers.limit.result import METHODS, LimitResult
 from netsor.errors import InputError
@@ -14,7 +14,7 @@ from netsor.passes.backward import with_backward
 
 
 def limit(
-    p: Program, x: Any = None, tol: float | None = None, samples: int | None = None, seed: int = 0,
+    p: Program, x: Arrays | None = None, tol: float | None = None, samples: int | None = None, seed: int = 0,
     methods: Sequence[str] = METHODS,
 ) -> LimitResult:  # fmt: skip
     """The true limit of a program on inputs x, by the general Master Theorem; backward lines are added for the NTK.

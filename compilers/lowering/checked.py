@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 METHODS = frozenset({
-    "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "nngp", "ntk", "permute",
-    "put", "select", "shape", "size", "sum", "view",
+    "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "nngp", "ntk", "parameter",
+    "permute", "put", "select", "shape", "size", "sum", "view",
 })  # fmt: skip
 """Attributes of tensors and of the runtime's objects that the printers write."""
 TORCH = frozenset({

@@ -412,6 +412,8 @@ class Emitter:
 
     def _given(self, v: Given | Constant, order: Sequence[Sym]) -> str:
         kept = self.kept(order)
+        if isinstance(v, Constant) and isinstance(v.array, sp.Symbol):
+            return self._align(f"{self.data(0)}.parameter({v.name!r})", 0, [], kept)
         if isinstance(v, Constant) and v.array == "position":
             return f"rt.position({self.data(0)}, {self.index(v.idx[0], kept)})"
         if isinstance(v, Constant):

@@ -78,12 +78,13 @@ class _Module:
             f"PROGRAM = {literal(listing)}", "", f"INPUTS = {_inputs(self.r.program)!r}", "",
         ]  # fmt: skip
         wide = ", wide=True" if self.r.wide else ""
+        given, passed = (", params=None", ", params=params") if facts.parameters(self.r.program.lines) else ("", "")
         tail = [
-            "", "", "def kernel(x1, x2=None, get=GET):",
+            "", "", f"def kernel(x1, x2=None, get=GET{given}):",
             '    """The kernels named in `get` between all inputs of x1 and of x2 (of x1 when None)."""',
-            f"    return rt.evaluate(INPUTS, each, pairs, x1, x2, get{wide})", "", "", "def nngp(x1, x2=None):",
-            '    return kernel(x1, x2, ("nngp",)).nngp', "", "", "def ntk(x1, x2=None):",
-            '    return kernel(x1, x2, ("ntk",)).ntk',
+            f"    return rt.evaluate(INPUTS, each, pairs, x1, x2, get{wide}{passed})",
+            "", "", f"def nngp(x1, x2=None{given}):", f'    return kernel(x1, x2, ("nngp",){passed}).nngp',
+            "", "", f"def ntk(x1, x2=None{given}):", f'    return kernel(x1, x2, ("ntk",){passed}).ntk',
         ]  # fmt: skip
         get = [f"GET = {tuple(self._gettable())!r}", ""]
         lines = [*head, *self.functions.lines, *get, "", *each, "", "", *pairs, *tail]

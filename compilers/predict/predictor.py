@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
+from netsor.compilers.evaluate.arguments import Array, Arrays
 from netsor.compilers.predict.flow import Loss
 from netsor.compilers.predict.flow import solve as integrated
 from netsor.compilers.predict.samples import Targets, batches, count, matrix
 from netsor.compilers.predict.solve import System
 from netsor.errors import InputError
+
+if TYPE_CHECKING:
+    from netsor.compilers.kernel import Kernel
 
 BATCH = 4096  # test samples of one call of the kernel, when no covariance between them is asked for
 Which = Literal["nngp", "ntk"]
@@ -39,7 +43,7 @@ class Prediction:
         return self.variance.sqrt()
 
 
-def predict(kernel: Any, x_train: Any, y_train: Any, diag_reg: float = 0.0) -> Predictor:
+def predict(kernel: Kernel, x_train: Arrays, y_train: Array, diag_reg: float = 0.0) -> Predictor:
     """Predictions of the infinite network from training data; see Predictor.
 
     `y_train` is `[n]`, `[n, k]`, or has the program's output axes after the first. `diag_reg` is relative to the mean

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.evaluate import calls
+from netsor.compilers.evaluate.arguments import Params, as_parameters
 from netsor.compilers.evaluate.blocks import whole
 from netsor.compilers.evaluate.inputs import Inputs, Part, Signature, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
@@ -476,11 +477,13 @@ def evaluate(
     x2: Any,
     get: Any,
     wide: bool = False,
+    params: Params | None = None,
 ) -> KernelResult:
     """Kernels between all inputs of x1 and x2 (of x1 with itself when None); `wide`: evaluated in float64."""
-    if calls.is_inside(x1, x2):
-        return calls.call(lambda a, b: evaluate(signature, each, pairs, a, b, get, wide), x1, x2)
+    if calls.is_inside(x1, x2, params):
+        return calls.call(lambda a, b, c: evaluate(signature, each, pairs, a, b, get, wide, c), x1, x2, params)
     wanted = frozenset((get,) if isinstance(get, str) else get)
-    one = as_inputs(signature, x1, None, None)
-    two = None if x2 is None else as_inputs(signature, x2, None, None)
+    given = as_parameters("the module", list(params or {}), params)
+    one = as_inputs(signature, x1, None, None, given)
+    two = None if x2 is None else as_inputs(signature, x2, None, None, given)
     return whole(each, pairs, one, two, wanted, wide=wide)

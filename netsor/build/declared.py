@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from netsor import facts
 from netsor.errors import InputError, user_location
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,13 +31,28 @@ def is_declared(value: Any) -> bool:
     return callable(value) and getattr(value, _MARK, False) is True
 
 
-def as_program(what: str, value: Any) -> Any:
-    """The program; InputError that says what to write instead of a name, a function or a module of torch."""
+def as_program(what: str, value: Any, parameters: bool = False) -> Any:
+    """The program; InputError that says what to write instead of a name, a function or a module of torch.
+
+    Unless `parameters`, its variances and multipliers have to be numbers.
+    """
     if all(hasattr(value, name) for name in ("lines", "outputs", "gradients", "returned")):
+        if not parameters:
+            _refuse_parameters(what, value)
         return value
     raise InputError(
         f"{what} takes a Program, got {_shown(value)}", code="NT616", location=user_location(), hint=_instead(value)
     )
+
+
+def _refuse_parameters(what: str, p: Any) -> None:
+    names = facts.parameters(p.lines)
+    if names:
+        wanted = ", ".join(f"{name!r}: …" for name in names)
+        raise InputError(
+            f"{what} takes numbers: {', '.join(names)} of {p.name} {'have no values' if names[1:] else 'has no value'}",
+            code="NT604", location=user_location(), hint=f"ns.bind(p, {{{wanted}}})",
+        )  # fmt: skip
 
 
 def _shown(value: Any) -> str:

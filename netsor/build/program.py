@@ -17,7 +17,8 @@ from netsor import ir, markup
 from netsor.build.expressions import Expr, Matrix, Operand
 from netsor.build.moments import dot, mix, moment, softmax
 from netsor.build.quantity import nested, quantity
-from netsor.errors import Location, ProgramError, caller_location
+from netsor.build.scales import scale
+from netsor.errors import Location, ProgramError, caller_location, user_location
 from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
 from netsor.functions import Function
 from netsor.names import KERNELS, checked
@@ -78,6 +79,11 @@ class Program:
     @property
     def lines(self) -> tuple[ir.Line, ...]:
         return tuple(self._lines)
+
+    @property
+    def line_count(self) -> int:
+        """The number of lines."""
+        return len(self._lines)
 
     @property
     def outputs(self) -> tuple[ir.Output, ...]:
@@ -183,26 +189,30 @@ class Program:
     # ------------------------------------------------------------ inputs
 
     def matrix(
-        self, name: str, rows: Any, cols: Any, var: ir.Number = 1.0, multiplier: ir.Number = 1.0,
+        self, name: str, rows: Any, cols: Any, var: ir.ScaleLike = 1.0, multiplier: ir.ScaleLike = 1.0,
         axes: Iterable[DimLike] = (), trainable: bool = True, fan_in: Any = "cols",
     ) -> Matrix:  # fmt: skip
-        """W = multiplier · ω / √cols, entries ω ~ N(0, var); rows and cols are widths or things that have one."""
+        """W = multiplier · ω / √cols, entries ω ~ N(0, var); rows and cols are widths or things that have one.
+
+        `var` and `multiplier` may be names or sympy symbols: `kernel(x, params={name: …})` gives their values.
+        """
         if hasattr(cols, "__netsor_matrix__"):  # a concatenation: a row of independent blocks
             more = {"var": var, "axes": axes, "trainable": trainable}
             return cols.__netsor_matrix__(name, rows, multiplier, **more)  # type: ignore[no-any-return]
-        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        var, multiplier = self._variance(name, var), scale(f"the multiplier of {name}", multiplier)
         fan_in = self._fan_in(name, fan_in)
         out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self.dims_of(axes))
         self._add(ir.InputMatrix(out, var, multiplier, trainable, fan_in, caller_location()))
         return Matrix(self, out)
 
     def vector(
-        self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, multiplier: ir.Number = 1.0,
+        self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0,
+        multiplier: ir.ScaleLike = 1.0,
         cov: Mapping[Any, ir.Number] | None = None, axes: Iterable[DimLike] = (), axis_cov: Any = None,
         trainable: bool = False, readout: bool = False,
     ) -> Expr:  # fmt: skip
         """A G-var with i.i.d. coordinates multiplier · β, β ~ N(mean, var), and covariances of β with other vectors."""
-        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        var, multiplier = self._variance(name, var), scale(f"the multiplier of {name}", multiplier)
         mean, dims = quantity(f"the mean of {name}", mean), self.dims_of(axes)
         pairs = tuple((self.var_of(v), quantity(f"a covariance of {name}", c)) for v, c in (cov or {}).items())
         out = self.new_var(name, "G", self._dimension(width), None, dims)
@@ -212,12 +222,12 @@ class Program:
         self._add(line)
         return cast(Expr, self.handle(out))
 
-    def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
+    def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0, **more: Any) -> Expr:
         """A trainable vector."""
         more = {"trainable": True} | more
         return self.vector(name, width, mean, var, **more)
 
-    def readout(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
+    def readout(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0, **more: Any) -> Expr:
         """A trainable vector that is marked as a readout."""
         more = {"trainable": True} | more
         return self.vector(name, width, mean, var, readout=True, **more)
@@ -255,10 +265,14 @@ class Program:
             axis_cov = {dims[0].axis: axis_cov}
         return tuple((self.as_axis(a), nested("axis_cov", m)) for a, m in axis_cov.items())
 
-    def _variance(self, name: str, value: Any) -> ir.Number:
-        found = quantity(f"var of {name}", value)
-        if found < 0:
-            raise _error(f"var of {name} is a variance and must not be negative, got {found}", "NT109")
+    def _variance(self, name: str, value: Any) -> ir.Scale:
+        found = scale(f"var of {name}", value)
+        if isinstance(found, sp.Expr):
+            if not found.is_positive:
+                raise _error(f"var of {name} is a variance: {found} is not seen to be positive", "NT109")
+        elif found < 0:
+            message = f"var of {name} is a variance and must not be negative, got {found}"
+            raise _error(message, "NT109", loc=user_location())
         return found
 
     def _fan_in(self, name: str, value: Any) -> Any:

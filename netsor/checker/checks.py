@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any, NamedTuple
 
-from netsor import ir
+from netsor import facts, ir
 from netsor.build.declared import as_program
 from netsor.build.program import Program
 from netsor.checker.batch import joined, samples
@@ -24,6 +25,7 @@ from netsor.checker.typing.widths import cdcs
 from netsor.checker.verdicts import VERDICTS, theorem
 from netsor.errors import Diagnostic, InputError, NetsorError
 from netsor.measure import derivative_size, tree_size
+from netsor.passes.bind import bind
 from netsor.run.work import GIVEN_UP, Work
 from netsor.text.readings import Readings
 
@@ -42,7 +44,7 @@ class Check:
     """
 
     def __call__(self, p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
-        p = as_program("ns.check", p)
+        p = at_generic_values(as_program("ns.check", p, parameters=True))
         if not p.lines:
             return _empty(p)
         given = samples(p, x)
@@ -50,7 +52,7 @@ class Check:
 
     def independence(self, p: Program) -> Independence:
         """Types, BP-like, Simple GIA and gia_valid alone: what `ns.compile` asks."""
-        p = as_program("ns.check", p)
+        p = at_generic_values(as_program("ns.check", p, parameters=True))
         typing = type_errors(p)
         if typing or not p.lines:
             report = _ill_typed(p, typing) if typing else _empty(p)
@@ -63,6 +65,12 @@ class Check:
             whole, found.bp.verdict, found.simple.verdict, found.valid, reasons,
             tuple(map(Readings(whole).diagnostic, findings)),
         )  # fmt: skip
+
+
+def at_generic_values(p: Program) -> Program:
+    """The program with numbers for its parameters, that no relation between them holds at: verdicts are for these."""
+    names = facts.parameters(p.lines)
+    return bind(p, {name: Fraction(1009 + 97 * i, 1013) for i, name in enumerate(names)}) if names else p
 
 
 check = Check()

@@ -130,6 +130,7 @@ def _derive(commands: Any) -> None:
 def _compile(commands: Any) -> None:
     command = _command(commands, "compile", kernels.compile, "write the kernels as a Python module", "")
     command.add_argument("-o", metavar="MODULE.py", help="where to; by default it is printed")
+    _convention(command)
     _force(command)
 
 
@@ -143,11 +144,17 @@ def _kernel(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--dtype", default="float64", choices=("float32", "float64"), help="default: float64")
     command.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 …")
+    _convention(command)
     command.add_argument("-o", required=True, metavar="K.npz", help="one array per name; K.zarr is written by blocks")
     command.add_argument("--processes", type=_positive, default=1, metavar="N", help="that compute blocks of K.zarr")
     command.add_argument("--memory", default="2GB", metavar="SIZE", help="of all processes together; default: 2GB")
     command.add_argument("--resume", action="store_true", help="go on with K.zarr where the same command stopped")
     _force(command)
+
+
+def _convention(command: Any) -> None:
+    text = "which array is trained: omega, of variance var, or unit, of variance 1; default: omega"
+    command.add_argument("--convention", default="omega", choices=("omega", "unit"), help=text)
 
 
 def _simulate(commands: Any) -> None:

@@ -36,7 +36,7 @@ def compile(args: argparse.Namespace) -> int:
 
     if args.o is not None:
         outputs.writable(args.o, args.force)
-    made = compilation(load(args.file, parse(args.set)))
+    made = compilation(load(args.file, parse(args.set)), convention=args.convention)
     if args.o is None:
         print(made.source.rstrip("\n"))
     else:
@@ -62,7 +62,7 @@ def kernel(args: argparse.Namespace) -> int:
 
     from netsor.compilers.compile import compile as compilation
 
-    made = compilation(p, device=args.device, dtype=getattr(torch, args.dtype))
+    made = compilation(p, device=args.device, dtype=getattr(torch, args.dtype), convention=args.convention)
     if store:
         result = _stored(made, x, x2, args)
     else:

@@ -44,6 +44,20 @@ def _applied(spec: Function, args: tuple[sp.Expr, ...]) -> sp.Expr:
     return spec.head(*args)
 
 
+def _leads_with_minus(e: sp.Expr) -> bool:
+    """sympy's `could_extract_minus_sign`, without making −e and without its questions about numbers."""
+    if isinstance(e, sp.Rational):
+        return bool(e.p < 0)
+    if isinstance(e, sp.Mul):
+        first = e.args[0]
+        return bool(first.is_Number) and _leads_with_minus(first)
+    if isinstance(e, sp.Add):
+        negative = sum(map(_leads_with_minus, e.args))
+        if 2 * negative != len(e.args):
+            return 2 * negative > len(e.args)
+    return bool(e.could_extract_minus_sign())
+
+
 class Head(sp.Function):
     """Base of the sympy heads of functions; `spec` is the Function."""
 
@@ -59,7 +73,7 @@ class Head(sp.Function):
             value = spec.evaluate(*args)
             if value is not None:
                 return value
-        if len(args) == 1 and spec.parity and args[0].could_extract_minus_sign():
+        if len(args) == 1 and spec.parity and _leads_with_minus(args[0]):
             return cls(-args[0]) * (-1 if spec.parity == "odd" else 1)
         return None
 

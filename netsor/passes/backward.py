@@ -36,7 +36,7 @@ def backprop(p: Program, output: str | None = None) -> Program:
     >>> [str(gradient.of) for gradient in ns.backprop(ns.programs.mlp()).gradients]
     ['h2', 'b2', 'h1', 'b1']
     """
-    twin: Program = as_program("ns.backprop", p).copy()
+    twin: Program = as_program("ns.backprop", p, parameters=True).copy()
     add_backward(twin, output)
     return twin
 
@@ -183,14 +183,14 @@ class _Pass:
     def run(self) -> Guess:
         lines = self.p.lines
         for output in self.outputs:
-            start = len(self.p.lines)
+            start = self.p.line_count
             self._seed(output)
             self.p.locate(start, output.loc)
         for c, seed in self.seeds.items():
             self.terms[c].append(seed)
         for line in reversed(lines):
             if line.out in self.active:
-                start = len(self.p.lines)
+                start = self.p.line_count
                 self._line(line)
                 self.p.locate(start, line.loc)  # backward lines stand where their forward line does
         return self.found
