@@ -89,7 +89,7 @@ class LineAnswers:
             case ("moment", u, power):
                 return self._each(u, lambda s, v: mean(self._vector_of(s, v) ** power))
             case ("scalar", c):
-                return self._each(c, lambda s, v: s.scalars[v] if isinstance(v, ir.Var) else number(v))
+                return self._each(c, self._scalar_of)
             case ("second_moment", u, v):
                 return self._blocks(u, v, lambda s, x, t, y: product(self._vector_of(s, x), self._vector_of(t, y)))
             case ("nngp",):
@@ -109,6 +109,11 @@ class LineAnswers:
     def _vector_of(self, s: Sample, v: Any) -> Any:
         algebra = self.exact.gaussians
         return s.vectors[v] if isinstance(v, ir.Var) else algebra.constant(algebra.number(v or 0))
+
+    def _scalar_of(self, s: Sample, c: Any) -> Any:
+        if not isinstance(c, ir.Var):
+            return number(c)
+        return s.scalars.irrational[c] if c in s.scalars.irrational else s.scalars[c]
 
     def _each(self, u: ir.Var, value: Callable[[Sample, Any], Any]) -> Any:
         shape, parts = self._elements(u)
@@ -212,8 +217,8 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
     return table.reshape(len(a), len(b), *a.shape[1:], *b.shape[1:])
 
 
-def rational(value: Fraction) -> sp.Rational:
-    return sp.Rational(value.numerator, value.denominator)
+def rational(value: Fraction | sp.Expr) -> sp.Expr:
+    return sp.Rational(value.numerator, value.denominator) if isinstance(value, Fraction) else value
 
 
 def _ratio(width: ir.Dimension | None) -> Fraction:
