@@ -21,7 +21,7 @@ from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import Outputs, Place, Read, elements, unrolled
 from netsor.compilers.limit.polynomial import NotPolynomial, number
 from netsor.compilers.sampler.estimate import estimate
-from netsor.compilers.sampler.kernels import ntk_terms
+from netsor.compilers.sampler.kernels import needed, ntk_terms
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import InputError
 from netsor.facts import covariance, fan_in, ratio, reached, trained_uses
@@ -43,12 +43,12 @@ class LineAnswers:
         self.source: Any = p
         self.program: Any = p
         self.unrolled: Unrolled | None = None
-        if any(line.out.dims for line in p.lines):
-            self.unrolled = unrolled(p, groups)
-            self.program, groups = self.unrolled.program, [elements(self.unrolled, groups[0])]
-        samples = sum(len(g.samples) for g in groups)
         floats = isinstance(algebra, Functions)
-        if (floats or self.unrolled) and samples * len(self.program.lines) > (MOST_FLOATS if floats else MOST_LINES):
+        most = (MOST_FLOATS if floats else MOST_LINES) // max(1, sum(len(g.samples) for g in groups))
+        if any(line.out.dims for line in p.lines):
+            self.unrolled = unrolled(p, groups, most)
+            self.program, groups = self.unrolled.program, [elements(self.unrolled, groups[0])]
+        if (floats or self.unrolled) and len(self.program.lines) > most:
             raise NotPolynomial("too many lines")
         self.outputs = Outputs(p, self.unrolled)
         self.exact = Exact(self.program, groups, coupled, algebra)
@@ -229,24 +229,28 @@ class SampledAnswers:
     """Means over scrambles with standard errors; families keep their axes after the sample."""
 
     def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, **options: Any) -> None:
-        self.program = p
-        self.paths = Paths(p, groups, coupled)
+        self.program, self.groups, self.coupled = p, groups, coupled
         self.total = sum(len(g.samples) for g in groups)
         self.options = options
         self.stored = 0
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """All questions from the same draws."""
+        paths = Paths(self.program, self.groups, self.coupled, needed=self._needed(questions))
 
         def sample(normals: Any) -> dict[str, Tensor]:
-            drawn = self.paths.draw(normals)
-            self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
+            drawn = paths.draw(normals)
+            self.stored = drawn.made
             found = {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
             return found | {f"scale {i}": self._scale(q, drawn) for i, q in enumerate(questions)}
 
         with torch.no_grad():
             found = estimate(sample, _relative, lambda: self.stored, **self.options)
         return [(found.mean[str(i)], found.error[str(i)]) for i in range(len(questions))]
+
+    def _needed(self, questions: Sequence[Question]) -> frozenset[ir.Var]:
+        kernels = [q[0] for q in questions if len(q) == 1]
+        return needed(self.program, kernels) | {v for q in questions for v in q if isinstance(v, ir.Var)}
 
     def _answer(self, question: Question, drawn: Drawn) -> Tensor:
         match question:

@@ -38,6 +38,4 @@ def remedy(name: str) -> str | None:
     found = OF_STEP.fullmatch(name)
     if found is None or found[1] not in KERNELS:
         return None
-    return (
-        f"ns.train(…, kernels=({found[2]},)) writes the kernels of step {found[2]}; targets of zero have no alignment"
-    )
+    return f"ns.train(…, kernels=({found[2]},)) writes them; targets of zero have no alignment"

@@ -15,8 +15,8 @@ the steps before are one family over the axis `past` for every use: a constant n
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -168,17 +168,17 @@ class Training:
     def _block(
         self, lines: Sequence[ir.Line], suffix: str, dims: Callable[[ir.Var], tuple[ir.Dim, ...]],
         read: Callable[[ir.Var], ir.Var], into: Vars, axis: Callable[[ir.Axis], ir.Axis] = lambda a: a,
-        summed: Collection[ir.Reduce] = (),
+        summed: Mapping[ir.Var, ir.Var] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        """The lines of a step, reading and making variables of the new program; sums in `summed` are not taken."""
+        """The lines of a step, reading and making variables of the new program; `summed` are sums not taken."""
         for line in lines:
-            if isinstance(line, ir.Reduce) and line in summed:
-                into[line.out] = read(line.of)
+            if line.out in summed:
+                into[line.out] = read(summed[line.out])
             else:
                 kind = "H" if isinstance(line, ir.MatMul) and self.weights.changed(line) else line.out.kind
                 self._twin(line.out, suffix, dims(line.out), kind, into)
         for line in lines:
-            if isinstance(line, ir.Reduce) and line in summed:
+            if line.out in summed:
                 continue
             made = relabelled(line, read, axis)
             if isinstance(line, ir.MatMul) and isinstance(made, ir.MatMul) and self.weights.changed(line):

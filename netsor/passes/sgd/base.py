@@ -40,9 +40,8 @@ class Base:
         axes = self.batched.axes
         self.features = [(self.batched.vars[x], tuple(axes.get(a, a) for a in own)) for x, own in read.items()]
         self.seeded = dependents(q.lines, {self.chi})
-        self.summed = frozenset(
-            x for x in self.backward if isinstance(x, ir.Reduce) and x.axis == self.sample and x.out in self.seeded
-        )
+        sums = [x for x in self.backward if isinstance(x, ir.Reduce) and x.axis == self.sample]
+        self.summed = {x.out: x.of for x in sums if x.out in self.seeded}
 
     def uses(self, line: ir.InputMatrix) -> list[ir.MatMul]:
         """The forward lines that apply a matrix or its transpose."""
