@@ -21,7 +21,7 @@ from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import Outputs, Place, Read, elements, unrolled
 from netsor.compilers.limit.polynomial import NotPolynomial, number
 from netsor.compilers.sampler.estimate import estimate
-from netsor.compilers.sampler.kernels import ntk_terms
+from netsor.compilers.sampler.kernels import needed, ntk_terms
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import InputError
 from netsor.facts import covariance, fan_in, ratio, reached, trained_uses
@@ -43,12 +43,12 @@ class LineAnswers:
         self.source: Any = p
         self.program: Any = p
         self.unrolled: Unrolled | None = None
-        if any(line.out.dims for line in p.lines):
-            self.unrolled = unrolled(p, groups)
-            self.program, groups = self.unrolled.program, [elements(self.unrolled, groups[0])]
-        samples = sum(len(g.samples) for g in groups)
         floats = isinstance(algebra, Functions)
-        if (floats or self.unrolled) and samples * len(self.program.lines) > (MOST_FLOATS if floats else MOST_LINES):
+        most = (MOST_FLOATS if floats else MOST_LINES) // max(1, sum(len(g.samples) for g in groups))
+        if any(line.out.dims for line in p.lines):
+            self.unrolled = unrolled(p, groups, most)
+            self.program, groups = self.unrolled.program, [elements(self.unrolled, groups[0])]
+        if (floats or self.unrolled) and len(self.program.lines) > most:
             raise NotPolynomial("too many lines")
         self.outputs = Outputs(p, self.unrolled)
         self.exact = Exact(self.program, groups, coupled, algebra)
@@ -89,7 +89,7 @@ class LineAnswers:
             case ("moment", u, power):
                 return self._each(u, lambda s, v: mean(self._vector_of(s, v) ** power))
             case ("scalar", c):
-                return self._each(c, lambda s, v: s.scalars[v] if isinstance(v, ir.Var) else number(v))
+                return self._each(c, self._scalar_of)
             case ("second_moment", u, v):
                 return self._blocks(u, v, lambda s, x, t, y: product(self._vector_of(s, x), self._vector_of(t, y)))
             case ("nngp",):
@@ -109,6 +109,11 @@ class LineAnswers:
     def _vector_of(self, s: Sample, v: Any) -> Any:
         algebra = self.exact.gaussians
         return s.vectors[v] if isinstance(v, ir.Var) else algebra.constant(algebra.number(v or 0))
+
+    def _scalar_of(self, s: Sample, c: Any) -> Any:
+        if not isinstance(c, ir.Var):
+            return number(c)
+        return s.scalars.irrational[c] if c in s.scalars.irrational else s.scalars[c]
 
     def _each(self, u: ir.Var, value: Callable[[Sample, Any], Any]) -> Any:
         shape, parts = self._elements(u)
@@ -212,8 +217,8 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
     return table.reshape(len(a), len(b), *a.shape[1:], *b.shape[1:])
 
 
-def rational(value: Fraction) -> sp.Rational:
-    return sp.Rational(value.numerator, value.denominator)
+def rational(value: Fraction | sp.Expr) -> sp.Expr:
+    return sp.Rational(value.numerator, value.denominator) if isinstance(value, Fraction) else value
 
 
 def _ratio(width: ir.Dimension | None) -> Fraction:
@@ -224,24 +229,28 @@ class SampledAnswers:
     """Means over scrambles with standard errors; families keep their axes after the sample."""
 
     def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, **options: Any) -> None:
-        self.program = p
-        self.paths = Paths(p, groups, coupled)
+        self.program, self.groups, self.coupled = p, groups, coupled
         self.total = sum(len(g.samples) for g in groups)
         self.options = options
         self.stored = 0
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """All questions from the same draws."""
+        paths = Paths(self.program, self.groups, self.coupled, needed=self._needed(questions))
 
         def sample(normals: Any) -> dict[str, Tensor]:
-            drawn = self.paths.draw(normals)
-            self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
+            drawn = paths.draw(normals)
+            self.stored = drawn.made
             found = {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
             return found | {f"scale {i}": self._scale(q, drawn) for i, q in enumerate(questions)}
 
         with torch.no_grad():
             found = estimate(sample, _relative, lambda: self.stored, **self.options)
         return [(found.mean[str(i)], found.error[str(i)]) for i in range(len(questions))]
+
+    def _needed(self, questions: Sequence[Question]) -> frozenset[ir.Var]:
+        kernels = [q[0] for q in questions if len(q) == 1]
+        return needed(self.program, kernels) | {v for q in questions for v in q if isinstance(v, ir.Var)}
 
     def _answer(self, question: Question, drawn: Drawn) -> Tensor:
         match question:

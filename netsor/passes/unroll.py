@@ -42,10 +42,13 @@ class _NeededError(Exception):
 class Unrolled:
     """A program unrolled: `program`, and `elements` from (variable, indices) to its variable or number.
 
-    Random arrays that `shared`, the same program at other sizes, has already are its variables.
+    Random arrays that `shared`, the same program at other sizes, has already are its variables. UnsupportedError as
+    soon as there are more than `most` lines.
     """
 
-    def __init__(self, p: Program, sizes: Mapping[str, int], shared: Unrolled | None = None) -> None:
+    def __init__(
+        self, p: Program, sizes: Mapping[str, int], shared: Unrolled | None = None, most: float = math.inf
+    ) -> None:  # fmt: skip
         self.source = p
         self.sizes = {a.name: a.size for a in p.axes if a.size is not None} | dict(sizes)
         self.program = Program.from_parts(p.name, p.widths, (), functions=p.functions, accepted=p.accepted)
@@ -58,6 +61,8 @@ class Unrolled:
             self._outputs(outputs.pop(i, []))
             for index in self.indices(line.out):
                 self._make((line.out, tuple(index.values())))
+            if len(self.program) > most:
+                raise UnsupportedError(f"{p.name} has more than {most} lines without axes", code="NT702")
         self._outputs([o for rest in outputs.values() for o in rest])
         self._statements()
 
