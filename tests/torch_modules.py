@@ -138,10 +138,16 @@ def inputs(name: str, count: int = 2) -> torch.Tensor:
     return torch.randn(count, *shape, generator=g, dtype=torch.float64)
 
 
+NOT_MAPPED = (nn.RNNBase, nn.RNNCellBase)  # torch.func.vmap has no rule
+
+
 def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[str, float]) -> tuple[torch.Tensor, ...]:
     """f fᵀ and Σ_p η_p ∂f ∂fᵀ of the first output, one matrix per draw."""
     modules = [make(n).double() for _ in range(draws)]
     names = [name for name, _ in modules[0].named_parameters() if rates.get(name)]
+    if any(isinstance(m, NOT_MAPPED) for m in modules[0].modules()):
+        parts = [_of_one(m, x, names, rates) for m in modules]
+        return tuple(torch.stack(part) for part in zip(*parts, strict=True))
     stacked = {k: torch.stack([dict(m.named_parameters())[k].detach() for m in modules]) for k, _ in
                modules[0].named_parameters()}  # fmt: skip
 
@@ -158,6 +164,20 @@ def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[st
 
     found = [vmap(kernels)({k: v[i : i + 20] for k, v in stacked.items()}) for i in range(0, draws, 20)]
     return tuple(torch.cat(part) for part in zip(*found, strict=True))
+
+
+def _of_one(
+    module: nn.Module, x: torch.Tensor, names: Sequence[str], rates: Mapping[str, float]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    y = module(x).reshape(len(x), -1)[:, 0]
+    params = [dict(module.named_parameters())[name] for name in names]
+    grads = [torch.autograd.grad(v, params, retain_graph=True, materialize_grads=True) for v in y]
+    ntk = torch.zeros(len(x), len(x), dtype=y.dtype)
+    for name, column in zip(names, zip(*grads, strict=True), strict=True):
+        j = torch.stack([g.flatten() for g in column])
+        ntk = ntk + rates[name] * (j @ j.T)
+    y = y.detach()
+    return y[:, None] * y[None, :], ntk
 
 
 def scores(lifted: Lifted, make: Make, x: torch.Tensor, limits: Sequence[torch.Tensor], n: int, draws: int) -> float:

@@ -69,6 +69,7 @@ class Arrays:
         self.natural: dict[str, Fraction] = {}
         self.rows: dict[str, Row] = {}
         self.findings: list[Diagnostic] = []
+        self.smooth: set[str] = set()  # enter smooth functions only: initial values that vanish are 0 in the limit
 
     def law(self, name: str, node: Any) -> Law:
         """The law of a parameter; an error when the initialiser gave none."""
@@ -129,6 +130,8 @@ class Arrays:
                 node,
             )
         wide = isinstance(cols, ir.Width)
+        if not wide and name in self.smooth and law.var.k < 0:
+            law = self._vanishing(name, law, node)
         fan = (
             sp.Integer(1) if lookup else sp.sympify(cols.ratio) if isinstance(cols, ir.Width) else sp.Integer(features)
         )
@@ -144,6 +147,19 @@ class Arrays:
             fan_in=None if lookup else "cols",
         )  # fmt: skip
         return W, power
+
+    def _vanishing(self, name: str, law: Law, node: Any) -> Law:
+        """The law at n = ∞ of weights that are not summed over a width and whose variance vanishes."""
+        if self.parametrisation == "as_is":
+            raise refused(
+                "NT811", f"the first layer {name} vanishes with the width: its entries have the variance {law.var}",
+                "initialise it with a constant variance, as 1/fan-in; parametrisation='ntk' trains it from 0", node,
+            )  # fmt: skip
+        self.findings.append(finding(
+            "NT818", f"the initial values of {name} ({law}) are 0 in the limit, and it is trained", "a variance"
+            " 1/fan-in", node, "warning",
+        ))  # fmt: skip
+        return Law(law.kind, law.mean, Power(sp.Integer(0)))
 
     def vector(self, name: str, label: str, width: ir.Width, axes: Sequence[ir.Axis], node: Any) -> Any:
         """A vector (family) of the width; the number 0 when nothing is left of it in the limit."""

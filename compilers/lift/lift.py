@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -13,11 +13,12 @@ from torch import nn
 from netsor import ir
 from netsor.build.program import Program
 from netsor.compilers.lift.arrays import Arrays, Parametrisation, Row
+from netsor.compilers.lift.data import DataArrays, Together
 from netsor.compilers.lift.export import Exported, Step, export
 from netsor.compilers.lift.findings import finding, location_of, refused
 from netsor.compilers.lift.inputs import arranged, check_samples
 from netsor.compilers.lift.laws import Law, laws
-from netsor.compilers.lift.lifter import Lifter, Restart, Splits
+from netsor.compilers.lift.lifter import Facts, Lifter, Restart
 from netsor.compilers.lift.rules import RULES, near
 from netsor.compilers.lift.values import Constant, Data, Input, Outputs, Parameter
 from netsor.errors import Diagnostic, InputError
@@ -134,7 +135,7 @@ def _lifted(
     exported: Exported, known: Mapping[str, Law], parametrisation: Parametrisation, common: Fraction | None
 ) -> tuple[Lifter, Outputs]:
     """The program of an export; a new fact about a parameter's dimension starts it again."""
-    splits: Splits = {}
+    facts = Facts()
     while True:
         module = exported.modules[0]
         p = Program(type(module).__name__.lower())
@@ -142,11 +143,14 @@ def _lifted(
         named = dict(module.named_parameters())
         trained = {name: q.requires_grad for name, q in named.items()}
         shapes = {name: "×".join(map(str, _shape(exported, name))) for name in named}
-        lifter = Lifter(p, exported, Arrays(p, known, trained, shapes, parametrisation, common), splits)
+        arrays = Arrays(p, known, trained, shapes, parametrisation, common)
+        lifter = Lifter(p, exported, arrays, facts, DataArrays(p, exported, facts.groups))
         try:
             return lifter, _interpreted(lifter)
         except Restart as restart:
-            splits = {**splits, **restart.splits}
+            facts = restart.facts
+        except Together as found:
+            facts = replace(facts, groups={**facts.groups, found.parameter: found.steps})
 
 
 def _shape(exported: Exported, name: str) -> list[str]:
@@ -266,7 +270,7 @@ def _result(L: Lifter, out: Outputs) -> Lifted:
                 " trained",
                 "parametrisation='ntk' trains vectors at the rate 1", None, "warning",
             ))  # fmt: skip
-    return Lifted(L.program, tuple(notes), tuple(rows.values()), L.exported, L.inputs)
+    return Lifted(L.program, tuple(notes), tuple(rows.values()), L.exported, L.data.specs)
 
 
 __all__ = ["Lifted", "from_torch"]

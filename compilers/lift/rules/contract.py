@@ -131,7 +131,7 @@ def _to_data(L: Lifter, w: Parameter, x: Data, dim: int, rows: int) -> Value:
             f"{w.name} maps data to a finite dimension",
             "the first layer has the width; fixed maps are constants",
         )
-    data, dims = L.features(x, place)
+    data, dims = L.data.features(x, place, w.name, L.step.node)
     entry, M = placed(L, w, rows, data, x.sizes[place][0])
     new = tuple(entry.rows if i == place else d for i, d in enumerate(dims))
     return Value(new, M @ data, entry.power)
@@ -262,7 +262,7 @@ def _embedding(L: Lifter, w: Any, ids: Any, *_: Any, **__: Any) -> Value:
         raise L.no_rule(
             "a table or indices that are computed from parameters", "tables are parameters, indices are data"
         )
-    data, dims = L.features(ids, -1, w.sizes[0][0])
+    data, dims = L.data.features(ids, -1, w.name, L.step.node, w.sizes[0][0])
     entry, M = placed(L, w, 1, data, w.sizes[0][0], lookup=True)
     return Value((*dims, entry.rows), M @ data, entry.power)
 
