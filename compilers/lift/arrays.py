@@ -69,6 +69,7 @@ class Arrays:
         self.natural: dict[str, Fraction] = {}
         self.rows: dict[str, Row] = {}
         self.findings: list[Diagnostic] = []
+        self.scales: dict[str, Power] = {}  # ω / parameter
         self.smooth: set[str] = set()  # enter smooth functions only: initial values that vanish are 0 in the limit
 
     def law(self, name: str, node: Any) -> Law:
@@ -140,6 +141,7 @@ class Arrays:
         scale = self.scale(name, law.var.c, fan, sp.Rational(1, count), exponent)
         if not wide:
             self.uniform(name, law, node)
+        self.scales[name] = Power(sp.sqrt(fan) / sp.sympify(scale.multiplier), Fraction(int(wide), 2) - power)
         total = Power(fan * count, Fraction(int(wide)))
         self.row(name, "embedding" if lookup else "matrix" if wide else "first layer", law, total, scale.rate, label)
         W = self.program.matrix(
@@ -168,6 +170,7 @@ class Arrays:
         self.uniform(name, law, node)
         mean = number(law.mean.at_zero())
         gone = mean == 0 and scale.var == 0 and not scale.trainable
+        self.scales[name] = Power(1 / sp.sympify(scale.multiplier))
         self.row(name, "vector", law, None, scale.rate, "0 in the limit" if gone else label)
         if gone:
             return 0
@@ -185,11 +188,13 @@ class Arrays:
         exponent = law.var.k if law.var.c != 0 else Fraction(-1)
         fan = sp.sympify(width.ratio) * count
         scale = self.scale(name, law.var.c, fan, sp.Integer(1), exponent)
+        power = (exponent + 1) / 2
+        self.scales[name] = Power(sp.sqrt(fan) / sp.sympify(scale.multiplier), Fraction(1, 2) - power)
         self.row(name, "readout", law, Power(fan, Fraction(1)), scale.rate, label)
         v = self.program.readout(
             label, width, var=scale.var, multiplier=scale.multiplier, axes=axes, trainable=scale.trainable
         )
-        return v, (exponent + 1) / 2
+        return v, power
 
     def output_bias(self, name: str, label: str, width: ir.Width, dims: Sequence[ir.Dim], node: Any) -> Any:
         """(v, x) with v·x/√n the bias of an output: x the vector 1; None when nothing is left of it."""
@@ -199,6 +204,9 @@ class Arrays:
         scale = self.scale(name, law.var.at_zero(), sp.Integer(1), sp.Integer(1), Fraction(0))
         gone = scale.var == 0 and not scale.trainable
         self.uniform(name, law, node)
+        self.scales[name] = Power(
+            1 / (sp.sqrt(sp.sympify(width.ratio)) * sp.sympify(scale.multiplier)), Fraction(-1, 2)
+        )
         self.row(name, "output bias", law, None, scale.rate, "0 in the limit" if gone else label)
         if gone:
             return None

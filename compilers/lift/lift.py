@@ -18,6 +18,7 @@ from netsor.compilers.lift.export import Exported, Step, export
 from netsor.compilers.lift.findings import finding, location_of, refused
 from netsor.compilers.lift.inputs import arranged, check_samples
 from netsor.compilers.lift.laws import Law, laws
+from netsor.compilers.lift.layout import Layout
 from netsor.compilers.lift.lifter import Facts, Lifter, Restart
 from netsor.compilers.lift.rules import RULES, near
 from netsor.compilers.lift.values import Constant, Data, Input, Outputs, Parameter
@@ -38,11 +39,22 @@ class Lifted:
     rows: tuple[Row, ...]
     exported: Exported
     inputs: Mapping[str, Input]
+    layouts: tuple[Layout, ...]
 
     def arrange(self, *inputs: torch.Tensor) -> Any:
         """The program's arrays from the module's inputs: one array, or a dict by name."""
         arrays = {name: arranged(self.exported, spec, inputs) for name, spec in self.inputs.items()}
         return next(iter(arrays.values())) if len(arrays) == 1 else arrays
+
+    def arrays(self, module: nn.Module) -> dict[str, torch.Tensor]:
+        """The ω of the program's arrays by name, from the parameters of a module of the family.
+
+        With them the program at the module's width is the module: its first output, and Θ = Σ_p η_p ⟨∂f/∂p, ∂f̄/∂p⟩.
+        Parameters that are 0 in the limit are left out.
+        """
+        named, width = dict(module.named_parameters()), self.exported.widths[0]
+        n = _width_of(named, self.exported)
+        return {a.var.name: a.read(named[a.parameter], n, width) for a in self.layouts}
 
     def rates(self, n: int) -> dict[str, float]:
         """η_p(n): the kernel is lim Σ_p η_p(n) ⟨∂f/∂p, ∂f̄/∂p⟩."""
@@ -126,6 +138,16 @@ def _check_randomness(exported: Exported) -> None:
                 " of its arrays",
                 "module.eval() turns dropout off; noise is given as data", step.node,
             )  # fmt: skip
+
+
+def _width_of(named: Mapping[str, torch.Tensor], exported: Exported) -> int:
+    """The reference width of a module, from the first dimension that grows."""
+    small, large = (dict(m.named_parameters()) for m in exported.modules)
+    for name, p in named.items():
+        for size, a, b in zip(p.shape, small[name].shape, large[name].shape, strict=True):
+            if a != b:
+                return size * exported.widths[0] // a
+    return exported.widths[0]
 
 
 # ---------------------------------------------------------------- the passes
@@ -251,6 +273,7 @@ def _bias(L: Lifter, term: Any, width: ir.Width, dims: Sequence[ir.Dim]) -> None
     found = L.arrays.output_bias(term.parameter, L.label(term.parameter), width, dims, L.step.node)
     if found is not None:
         v, x = found
+        L.lay(v, term.parameter, ())
         L.program.output(v, x * term.coef)
 
 
@@ -270,7 +293,7 @@ def _result(L: Lifter, out: Outputs) -> Lifted:
                 " trained",
                 "parametrisation='ntk' trains vectors at the rate 1", None, "warning",
             ))  # fmt: skip
-    return Lifted(L.program, tuple(notes), tuple(rows.values()), L.exported, L.data.specs)
+    return Lifted(L.program, tuple(notes), tuple(rows.values()), L.exported, L.data.specs, tuple(L.layouts))
 
 
 __all__ = ["Lifted", "from_torch"]

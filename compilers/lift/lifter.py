@@ -11,13 +11,14 @@ import sympy as sp
 import torch
 
 from netsor import ir
-from netsor.build.expressions import Expr
+from netsor.build.expressions import Expr, Matrix
 from netsor.build.program import Program
 from netsor.compilers.lift.arrays import Arrays, number
 from netsor.compilers.lift.data import DataArrays, Groups, factors, free_name
 from netsor.compilers.lift.export import Exported, Pair, Size
 from netsor.compilers.lift.findings import refused
 from netsor.compilers.lift.laws import fit
+from netsor.compilers.lift.layout import Layout, marked
 from netsor.compilers.lift.values import (
     Atom,
     Constant,
@@ -60,6 +61,7 @@ class Lifter:
     matrices: dict[str, Placed] = field(default_factory=dict)
     vectors: dict[str, Any] = field(default_factory=dict)
     readouts: dict[str, tuple[Expr, Fraction]] = field(default_factory=dict)
+    layouts: list[Layout] = field(default_factory=list)
 
     # ------------------------------------------------------------ findings
 
@@ -68,6 +70,12 @@ class Lifter:
 
     def no_rule(self, what: str, hint: str = "") -> UnsupportedError:
         return self.refuse("NT803", f"{self.step.name}: {what}", hint or "the page on PyTorch lists the operations")
+
+    def lay(self, array: Any, parameter: str, dims: Dims, output: int | None = None) -> None:
+        """Remember where the parameter's entries stand in an array of the program."""
+        if isinstance(array, Expr | Matrix):
+            scale = self.arrays.scales[parameter]
+            self.layouts.append(Layout(array.var, parameter, dims, scale, output))
 
     # ------------------------------------------------------------ sizes and numbers
 
@@ -194,7 +202,9 @@ class Lifter:
                 )  # fmt: skip
             axes = tuple(a.axis for d in dims for a in d if a.axis)
             label = self.label(x.name)
-            self.vectors[x.name] = (dims, self.arrays.vector(x.name, label, self.wide(widths[0]), axes, self.step.node))
+            array = self.arrays.vector(x.name, label, self.wide(widths[0]), axes, self.step.node)
+            self.lay(array, x.name, tuple(marked(d, "rows") for d in dims))
+            self.vectors[x.name] = (dims, array)
         dims, expr = self.vectors[x.name]
         empty: Dim = ()
         return Value(tuple(empty if i is None else dims[i] for i in x.order), expr)
