@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -13,11 +13,13 @@ from torch import nn
 from netsor import ir
 from netsor.build.program import Program
 from netsor.compilers.lift.arrays import Arrays, Parametrisation, Row
+from netsor.compilers.lift.data import DataArrays, Together
 from netsor.compilers.lift.export import Exported, Step, export
 from netsor.compilers.lift.findings import finding, location_of, refused
 from netsor.compilers.lift.inputs import arranged, check_samples
 from netsor.compilers.lift.laws import Law, laws
-from netsor.compilers.lift.lifter import Lifter, Restart, Splits
+from netsor.compilers.lift.layout import Layout
+from netsor.compilers.lift.lifter import Facts, Lifter, Restart
 from netsor.compilers.lift.rules import RULES, near
 from netsor.compilers.lift.values import Constant, Data, Input, Outputs, Parameter
 from netsor.errors import Diagnostic, InputError
@@ -42,11 +44,22 @@ class Lifted:
     rows: tuple[Row, ...]
     exported: Exported
     inputs: Mapping[str, Input]
+    layouts: tuple[Layout, ...]
 
     def arrange(self, *inputs: torch.Tensor) -> Any:
         """The program's arrays from the module's inputs: one array, or a dict by name."""
         arrays = {name: arranged(self.exported, spec, inputs) for name, spec in self.inputs.items()}
         return next(iter(arrays.values())) if len(arrays) == 1 else arrays
+
+    def arrays(self, module: nn.Module) -> dict[str, torch.Tensor]:
+        """The ω of the program's arrays by name, from the parameters of a module of the family.
+
+        With them the program at the module's width is the module: its first output, and Θ = Σ_p η_p ⟨∂f/∂p, ∂f̄/∂p⟩.
+        Parameters that are 0 in the limit are left out.
+        """
+        named, width = dict(module.named_parameters()), self.exported.widths[0]
+        n = _width_of(named, self.exported)
+        return {a.var.name: a.read(named[a.parameter], n, width) for a in self.layouts}
 
     def rates(self, n: int) -> dict[str, float]:
         """η_p(n): the kernel is lim Σ_p η_p(n) ⟨∂f/∂p, ∂f̄/∂p⟩."""
@@ -139,6 +152,16 @@ def _check_randomness(exported: Exported) -> None:
             )  # fmt: skip
 
 
+def _width_of(named: Mapping[str, torch.Tensor], exported: Exported) -> int:
+    """The reference width of a module, from the first dimension that grows."""
+    small, large = (dict(m.named_parameters()) for m in exported.modules)
+    for name, p in named.items():
+        for size, a, b in zip(p.shape, small[name].shape, large[name].shape, strict=True):
+            if a != b:
+                return size * exported.widths[0] // a
+    return exported.widths[0]
+
+
 # ---------------------------------------------------------------- the passes
 
 
@@ -146,7 +169,7 @@ def _lifted(
     exported: Exported, known: Mapping[str, Law], parametrisation: Parametrisation, common: Fraction | None
 ) -> tuple[Lifter, Outputs]:
     """The program of an export; a new fact about a parameter's dimension starts it again."""
-    splits: Splits = {}
+    facts = Facts()
     while True:
         module = exported.modules[0]
         p = Program(type(module).__name__.lower())
@@ -154,11 +177,14 @@ def _lifted(
         named = dict(module.named_parameters())
         trained = {name: q.requires_grad for name, q in named.items()}
         shapes = {name: "×".join(map(str, _shape(exported, name))) for name in named}
-        lifter = Lifter(p, exported, Arrays(p, known, trained, shapes, parametrisation, common), splits)
+        arrays = Arrays(p, known, trained, shapes, parametrisation, common)
+        lifter = Lifter(p, exported, arrays, facts, DataArrays(p, exported, facts.groups))
         try:
             return lifter, _interpreted(lifter)
         except Restart as restart:
-            splits = {**splits, **restart.splits}
+            facts = restart.facts
+        except Together as found:
+            facts = replace(facts, groups={**facts.groups, found.parameter: found.steps})
 
 
 def _shape(exported: Exported, name: str) -> list[str]:
@@ -259,6 +285,7 @@ def _bias(L: Lifter, term: Any, width: ir.Width, dims: Sequence[ir.Dim]) -> None
     found = L.arrays.output_bias(term.parameter, L.label(term.parameter), width, dims, L.step.node)
     if found is not None:
         v, x = found
+        L.lay(v, term.parameter, ())
         L.program.output(v, x * term.coef)
 
 
@@ -278,7 +305,7 @@ def _result(L: Lifter, out: Outputs) -> Lifted:
                 " trained",
                 "parametrisation='ntk' trains vectors at the rate 1", None, "warning",
             ))  # fmt: skip
-    return Lifted(L.program, tuple(notes), tuple(rows.values()), L.exported, L.inputs)
+    return Lifted(L.program, tuple(notes), tuple(rows.values()), L.exported, L.data.specs, tuple(L.layouts))
 
 
 __all__ = ["Lifted", "from_torch"]

@@ -109,9 +109,9 @@ class Placed:
 
 @dataclass(frozen=True)
 class Input:
-    """An array of the program: a data node, its dimensions and which of them comes last as features (None: scalars)."""
+    """An array of the program: data nodes, their dimensions, and the one that comes last as features (None: scalars)."""
 
-    step: Step
+    steps: tuple[Step, ...]
     dims: Dims
     features: int | None
     classes: int | None = None  # one-hot

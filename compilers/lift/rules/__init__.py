@@ -1,6 +1,20 @@
 """What each ATen operation is in a program."""
 
-from netsor.compilers.lift.rules import contract, convolution, elementwise, reduce, shapes
+from netsor.compilers.lift.rules import (
+    attention,
+    contract,
+    convolution,
+    elementwise,
+    normalisation,
+    parts,
+    randomness,
+    recurrent,
+    reduce,
+    shapes,
+)
 from netsor.compilers.lift.rules.table import RULES, near
 
-__all__ = ["RULES", "contract", "convolution", "elementwise", "near", "reduce", "shapes"]
+__all__ = [
+    "RULES", "attention", "contract", "convolution", "elementwise", "near", "normalisation", "parts", "randomness",
+    "recurrent", "reduce", "shapes",
+]  # fmt: skip

@@ -10,6 +10,7 @@ import sympy as sp
 from netsor import ir
 from netsor.build.expressions import Expr, Matrix
 from netsor.build.program import dot
+from netsor.compilers.lift.layout import marked
 from netsor.compilers.lift.lifter import Lifter, as_expr
 from netsor.compilers.lift.rules.elementwise import combined, times
 from netsor.compilers.lift.rules.shapes import mixed
@@ -19,6 +20,7 @@ from netsor.compilers.lift.values import (
     Constant,
     Data,
     Dim,
+    Dims,
     Outputs,
     Parameter,
     Placed,
@@ -82,6 +84,10 @@ def _made(
         count *= dim.size
     source = L.wide(_one_wide(L, cols)) if isinstance(cols, tuple) else cols
     W, power = L.arrays.matrix(w.name, L.label(w.name), width, source, features, axes, count, lookup, L.step.node)
+    seen = marked(columns, "cols") if columns else (Atom("cols", w.sizes[1 - rows]),)
+    dims = (marked(found, "rows"), seen) if rows == 0 else (seen, marked(found, "rows"))
+    extra: Dims = ((Atom("axis", (taps.size or 1,) * 2, taps),),) if taps is not None else ()
+    L.lay(W, w.name, (*dims, *extra))
     return Placed(W, power, rows, found, columns, taps)
 
 
@@ -131,7 +137,7 @@ def _to_data(L: Lifter, w: Parameter, x: Data, dim: int, rows: int) -> Value:
             f"{w.name} maps data to a finite dimension",
             "the first layer has the width; fixed maps are constants",
         )
-    data, dims = L.features(x, place)
+    data, dims = L.data.features(x, place, w.name, L.step.node)
     entry, M = placed(L, w, rows, data, x.sizes[place][0])
     new = tuple(entry.rows if i == place else d for i, d in enumerate(dims))
     return Value(new, M @ data, entry.power)
@@ -150,6 +156,7 @@ def read_out(L: Lifter, w: Parameter, x: Any, dim: int, rows: int) -> Outputs:
         axes = tuple(a.axis for a in v.dims[place] if a.axis)
         count = product([a for a in v.dims[place] if a.axis])[0]
         L.readouts[w.name] = L.arrays.readout(w.name, L.label(w.name), L.wide(wide), axes, count, L.step.node)
+        L.lay(L.readouts[w.name][0], w.name, (marked(v.dims[place], "rows"),), rows)
     readout, power = L.readouts[w.name]
     if not isinstance(v.expr, Expr):
         raise L.no_rule("the readout of a constant")
@@ -262,7 +269,7 @@ def _embedding(L: Lifter, w: Any, ids: Any, *_: Any, **__: Any) -> Value:
         raise L.no_rule(
             "a table or indices that are computed from parameters", "tables are parameters, indices are data"
         )
-    data, dims = L.features(ids, -1, w.sizes[0][0])
+    data, dims = L.data.features(ids, -1, w.name, L.step.node, w.sizes[0][0])
     entry, M = placed(L, w, 1, data, w.sizes[0][0], lookup=True)
     return Value((*dims, entry.rows), M @ data, entry.power)
 

@@ -70,7 +70,7 @@ def _convolution(
     stride_, dilation_ = listed(stride, rank), listed(dilation, rank)
     if isinstance(padding, str) and (stride_ != [1] * rank or (padding == "same" and any(k % 2 == 0 for k in kernel))):
         raise L.no_rule(f"padding={padding!r} with this kernel", "padding as a number")
-    read, dims, tap = _read(L, x, rank, kernel, stride_, padding, dilation_)
+    read, dims, tap = _read(L, w, x, rank, kernel, stride_, padding, dilation_)
     if isinstance(x, Data):
         known = L.matrices.get(w.name)
         tap, read = _same_tap(read, tap, known.taps if known else None)
@@ -88,10 +88,10 @@ def _same_tap(read: Expr, tap: ir.Axis, known: ir.Axis | None) -> tuple[ir.Axis,
 
 
 def _read(
-    L: Lifter, x: Any, rank: int, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
+    L: Lifter, w: Parameter, x: Any, rank: int, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
 ) -> tuple[Expr, Dims, ir.Axis]:
     if isinstance(x, Data):
-        expr, dims = L.features(x, 1)
+        expr, dims = L.data.features(x, 1, w.name, L.step.node)
     else:
         v = L.value(x)
         expr, dims = as_expr(L.program, v), v.dims

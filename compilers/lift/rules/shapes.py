@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from netsor import ir
+from netsor.compilers.lift.data import factors
 from netsor.compilers.lift.export import Size
 from netsor.compilers.lift.lifter import Lifter, as_expr
-from netsor.compilers.lift.rules.elementwise import combined
 from netsor.compilers.lift.rules.table import rule
-from netsor.compilers.lift.values import Atom, Constant, Dim, Dims, Outputs, Parameter, Value, grouped, product
+from netsor.compilers.lift.values import Atom, Constant, Data, Dim, Dims, Outputs, Parameter, Value, grouped, product
 
 
 def with_dims(L: Lifter, x: Any, dims: Dims) -> Any:
@@ -71,7 +70,7 @@ def permuted(L: Lifter, x: Any, order: Sequence[int]) -> Any:
 
 
 def rank(x: Any) -> int:
-    return len(x.order) if isinstance(x, Parameter) else len(x.sizes) if isinstance(x, Constant) else len(x.dims)
+    return len(x.order) if isinstance(x, Parameter) else len(x.sizes) if isinstance(x, Constant | Data) else len(x.dims)
 
 
 @rule("permute")
@@ -123,23 +122,10 @@ def _expand(L: Lifter, x: Any, *_: Any, **__: Any) -> Any:
     for i, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
         if dim or size == (1, 1):
             continue
-        dims[i] = L.factors(size, "copy")
+        dims[i] = factors(L.program, size, "copy", L.step.node)
         for axis in (a.axis for a in dims[i] if a.axis):
             expr = as_expr(L.program, Value((), expr)) * L.program.constant([1] * int(axis.size or 1), (axis,))
     return Value(tuple(dims), expr, v.power)
-
-
-@rule("select")
-def _select(L: Lifter, x: Any, dim: int, index: Any) -> Any:
-    if isinstance(x, Outputs):
-        return with_dims(L, x, tuple(d for i, d in enumerate(x.dims) if i != dim % len(x.dims)))
-    v = L.value(x)
-    dims = tuple(d for i, d in enumerate(v.dims) if i != dim % len(v.dims))
-    atoms = v.dims[dim]
-    axis = whole_axis(L, atoms, "one index of it is read")
-    if axis is None:
-        return Value(dims, v.expr, v.power)
-    return Value(dims, as_expr(L.program, v).at(axis, int(index) % atoms[0].size[0]), v.power)
 
 
 def whole_axis(L: Lifter, atoms: Dim, what: str) -> ir.Axis | None:
@@ -165,118 +151,4 @@ def mixed(L: Lifter) -> Exception:
     )  # fmt: skip
 
 
-@rule("slice")
-def _slice(L: Lifter, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    v = tensor(L, x)
-    atoms = v.dims[dim]
-    if product(atoms) == L.step.sizes[dim % len(v.dims)]:
-        return v
-    if isinstance(v, Outputs) and all(a.kind == "out" for a in atoms):
-        return with_dims(L, v, _resized(v.dims, dim, L.step.sizes[dim % len(v.dims)]))
-    axis = whole_axis(L, atoms, "a part of it is read")
-    if isinstance(v, Outputs) or axis is None:
-        raise L.no_rule("a slice of this tensor")
-    size = atoms[0].size[0]
-    return taken(L, v, dim, list(range(size))[slice(start, end, step)])
-
-
-def _resized(dims: Dims, dim: int, size: Size) -> Dims:
-    place = dim % len(dims)
-    return tuple((Atom("out", size),) if i == place else d for i, d in enumerate(dims))
-
-
-def taken(L: Lifter, v: Value, dim: int, positions: Sequence[int]) -> Value:
-    """The positions of a finite axis, in this order: y[s] = Σ_t [t = positions_s] x[t]."""
-    place = dim % len(v.dims)
-    (atom,) = v.dims[place]
-    assert atom.axis is not None
-    p, size = L.program, len(positions)
-    out = p.fresh_axis(atom.axis.name, size)
-    inner = ir.Dim(atom.axis, atom.size[0])
-    rows = [[int(t == s) for t in range(atom.size[0])] for s in positions]
-    expr = (p.constant(rows, (out, inner)) * as_expr(p, v)).sum(atom.axis)
-    dims = tuple((Atom("axis", (size, size), out),) if i == place else d for i, d in enumerate(v.dims))
-    return Value(dims, expr, v.power)
-
-
-@rule("flip")
-def _flip(L: Lifter, x: Any, dims: Sequence[int]) -> Value:
-    v = L.value(x)
-    for dim in dims:
-        if whole_axis(L, v.dims[dim], "its order is turned") is not None:
-            v = taken(L, v, dim, list(range(v.dims[dim][0].size[0]))[::-1])
-    return v
-
-
-@rule("split", "chunk", "split_with_sizes", "unbind")
-def _split(L: Lifter, x: Any, how: Any = None, dim: int = 0) -> list[Any]:
-    """Parts of a width are an axis of the matrix that made it; parts of an axis are read by position."""
-    if L.step.name == "unbind":
-        dim = how or 0
-        v = L.value(x)
-        atoms = v.dims[dim]
-        axis = whole_axis(L, atoms, "its coordinates are taken apart")
-        rest = tuple(d for i, d in enumerate(v.dims) if i != dim % len(v.dims))
-        return (
-            [Value(rest, as_expr(L.program, v).at(axis, i), v.power) for i in range(atoms[0].size[0])] if axis else [v]
-        )
-    v, parts = L.value(x), len(L.step.node.meta["val"])
-    sizes = [L.step.sizes_of(i)[dim] for i in range(parts)]
-    place, atoms = dim % len(v.dims), v.dims[dim]
-    if len(atoms) == 1 and atoms[0].kind == "axis":
-        ends = [sum(s[0] for s in sizes[: i + 1]) for i in range(parts)]
-        return [taken(L, v, dim, list(range(e - s[0], e))) for e, s in zip(ends, sizes, strict=True)]
-    if len(set(sizes)) > 1:
-        raise L.no_rule("a width in parts of different sizes", "parts of one size")
-    if len(atoms) == 1 and atoms[0].kind == "wide":
-        raise L.split(atoms[0], [(parts, parts), sizes[0]])
-    if not atoms or atoms[0].axis is None or atoms[0].size[0] != parts:
-        raise L.no_rule("this dimension is taken apart")
-    dims = tuple(d[1:] if i == place else d for i, d in enumerate(v.dims))
-    expr, axis = as_expr(L.program, v), atoms[0].axis
-    return [Value(dims, expr.at(axis, i), v.power) for i in range(parts)]
-
-
-@rule("cat", "stack")
-def _cat(L: Lifter, tensors: Sequence[Any], dim: int = 0) -> Value:
-    """Along a finite axis: each part placed among zeros, and their sum."""
-    values = [L.value(x) for x in tensors]
-    if L.step.name == "stack":
-        place = dim % (len(values[0].dims) + 1)
-        values = [dataclasses.replace(v, dims=(*v.dims[:place], (), *v.dims[place:])) for v in values]
-    place = dim % len(values[0].dims)
-    total = L.step.sizes[place]
-    if total[0] != total[1]:
-        raise L.no_rule(
-            "vectors of widths are concatenated", "concatenate along a finite axis, or apply a matrix to each"
-        )
-    axis = L.program.fresh_axis("part", total[0])
-    start, out = 0, Value((), 0)
-    for v in values:
-        one = whole_axis(L, v.dims[place], "it is concatenated")
-        size = 1 if one is None else v.dims[place][0].size[0]
-        part = _placed(L, v, place, axis, one, start, size)
-        out = part if start == 0 else _sum(L, out, part)
-        start += size
-    return out
-
-
-def _placed(L: Lifter, v: Value, place: int, axis: ir.Axis, one: ir.Axis | None, start: int, size: int) -> Value:
-    p, total = L.program, int(axis.size or 0)
-    expr = as_expr(p, v)
-    rows = [[int(t == s - start) for t in range(size)] for s in range(total)]
-    if one is None:
-        expr = p.constant([r[0] if start <= s < start + 1 else 0 for s, r in enumerate(rows)], (axis,)) * expr
-    else:
-        expr = (p.constant(rows, (axis, ir.Dim(one, size))) * expr).sum(one)
-    dims = tuple((Atom("axis", (total, total), axis),) if i == place else d for i, d in enumerate(v.dims))
-    return Value(dims, expr, v.power)
-
-
-def _sum(L: Lifter, a: Value, b: Value) -> Value:
-    found = combined(L, a, b, operator.add)
-    assert isinstance(found, Value)
-    return found
-
-
-__all__ = ["mixed", "permuted", "taken", "whole_axis"]
+__all__ = ["mixed", "permuted", "rank", "tensor", "whole_axis", "with_dims"]

@@ -1,0 +1,85 @@
+"""Layer, RMS, group and batch normalisation."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from netsor.compilers.lift.lifter import Lifter, as_expr
+from netsor.compilers.lift.rules.elementwise import combined, times
+from netsor.compilers.lift.rules.reduce import averaged
+from netsor.compilers.lift.rules.shapes import mixed
+from netsor.compilers.lift.rules.table import rule
+from netsor.compilers.lift.values import Constant, Parameter, Value
+
+
+@rule("layer_norm", "native_layer_norm")
+def _layer_norm(L: Lifter, x: Any, shape: Sequence[Any], w: Any = None, b: Any = None, eps: Any = 1e-5, *_: Any) -> Any:
+    v = L.value(x)
+    dims = list(range(len(v.dims) - len(shape), len(v.dims)))
+    _has_width(L, v, dims)
+    centred = combined(L, v, times(L, averaged(L, v, dims, True), -1), lambda s, t: s + t)
+    return affine(L, normalised(L, centred, dims, eps), w, b)
+
+
+@rule("rms_norm")
+def _rms_norm(L: Lifter, x: Any, shape: Sequence[Any], w: Any = None, eps: Any = None) -> Any:
+    v = L.value(x)
+    dims = list(range(len(v.dims) - len(shape), len(v.dims)))
+    _has_width(L, v, dims)
+    return affine(L, normalised(L, v, dims, 0 if eps is None else eps), w, None)
+
+
+def _has_width(L: Lifter, v: Value, dims: Sequence[int]) -> None:
+    if not any(a.kind == "wide" for d in dims for a in v.dims[d]):
+        raise L.no_rule("normalisation over finite dimensions", "normalise over the width")
+
+
+def normalised(L: Lifter, v: Value, dims: Sequence[int], eps: Any) -> Value:
+    """x/√(mean x² + ε) over dimensions."""
+    if v.power != 0:
+        raise L.refuse(
+            "NT811", f"activations of the order n^{v.power} are normalised", "bring them to order 1: variances c/fan-in"
+        )
+    e, k = L.number(eps)
+    if k != 0:
+        raise L.no_rule("an epsilon that depends on the width")
+    v = Value(v.dims, L.program.handle(as_expr(L.program, v).var))
+    square = averaged(L, Value(v.dims, v.expr**2), dims, True)
+    return Value(v.dims, v.expr / (square.expr + e).sqrt())
+
+
+def affine(L: Lifter, v: Value, w: Any, b: Any) -> Value:
+    """Gain and bias of a normalisation: vectors of the width."""
+    both: tuple[tuple[Any, Callable[[Any, Any], Any]], ...] = ((w, operator.mul), (b, operator.add))
+    for array, op in both:
+        if isinstance(array, Parameter):
+            x, y, dims = L.aligned(v, L.value(array))
+            v = Value(dims, op(x.expr, y.expr))
+        elif array is not None:
+            raise L.no_rule("a gain or bias that is computed", "parameters as they are")
+    return v
+
+
+@rule("batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "native_batch_norm")
+def _batch_norm(
+    L: Lifter, x: Any, w: Any, b: Any, mean: Any = None, var: Any = None, training: Any = True, momentum: Any = 0.1,
+    eps: float = 1e-5, *_: Any,
+) -> Any:  # fmt: skip
+    """In evaluation (x − mean)/√(var + ε), with the statistics that the module keeps; in training samples meet."""
+    if training is not False or not isinstance(mean, Constant):
+        raise mixed(L)
+    v, m, s = L.value(x), L.number(mean)[0], L.number(var)[0]
+    y = Value(v.dims, (as_expr(L.program, v) - m) / sp.sqrt(s + L.number(eps)[0]))
+    if v.power != 0:
+        raise L.refuse("NT811", f"activations of the order n^{v.power} are normalised", "variances c/fan-in")
+    beside: tuple[int | None, ...] = (0, *[None] * (len(v.dims) - 2))
+    arrays = [replace(p, order=beside) if isinstance(p, Parameter) else p for p in (w, b)]
+    return affine(L, y, *arrays)
+
+
+__all__ = ["affine", "normalised"]
