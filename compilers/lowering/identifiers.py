@@ -18,8 +18,8 @@ from netsor.names import shown
 
 OWN = frozenset({
     "math", "torch", "rt", "netsor", "runtime", "PROGRAM", "INPUTS", "GET", "SOURCE", "NUMERIC", "each", "pairs",
-    "kernel", "nngp", "ntk", "data", "a", "b", "get", "out", "shorter", "x1", "x2", "z", "self", "constants", "results",
-    "values", "rows", "cols",
+    "kernel", "nngp", "ntk", "data", "a", "b", "get", "out", "shorter", "terms", "x1", "x2", "z", "self", "constants",
+    "results", "values", "rows", "cols",
 })  # fmt: skip
 """What a generated module calls its own things; besides these the arguments z0, z1, …, c0, … and a0, … of functions."""
 RESERVED = OWN | set(keyword.kwlist) | set(keyword.softkwlist) | set(dir(builtins))
@@ -72,7 +72,7 @@ class Numeric:
         return name
 
 
-# ---------------------------------------------------------------- strings and comments
+# ---------------------------------------------------------------- strings
 
 
 def literal(text: str) -> str:
@@ -93,8 +93,3 @@ def _triple(text: str, start: str) -> str:
     except (SyntaxError, ValueError):
         same = False
     return found if same else repr(text)
-
-
-def comment(text: str) -> str:
-    """A comment behind a statement."""
-    return f"  # {shown(text)}"
