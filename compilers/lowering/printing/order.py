@@ -35,7 +35,8 @@ def _statement(names: Names, s: plan.Statement, indent: str) -> Iterable[str]:  
             return _assigned(names, indent, s.out, position(names, s))
         case (
             arrays.Gram() | arrays.Numbers() | arrays.Parameter() | arrays.Number() | arrays.Full() | arrays.Same()
-            | arrays.Permute() | arrays.Slice() | arrays.Fit() | arrays.Take() | arrays.At() | arrays.Reduce() | arrays.Windows()
+            | arrays.Permute() | arrays.Slice() | arrays.Fit() | arrays.Take() | arrays.At() | arrays.Reduce()
+            | arrays.Windows()
         ):  # fmt: skip
             return _assigned(names, indent, s.out, reading(names, s))
         case (
