@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Hashable
 from typing import Any
 
+from netsor.compilers.lowering.printing.lines import WIDTH
 from netsor.names import shown
 
 OWN = frozenset({
@@ -85,9 +86,17 @@ def docstring(text: str) -> str:
     return _triple(text, "")
 
 
+def _folded(row: str) -> str:
+    """A row of a literal, continued behind a backslash at spaces where it is longer than a line may be."""
+    out, rest = "", row
+    while len(rest) > WIDTH and (cut := rest.rfind(" ", 0, WIDTH - 1) + 1):
+        out, rest = f"{out}{rest[:cut]}\\\n", rest[cut:]
+    return out + rest
+
+
 def _triple(text: str, start: str) -> str:
     rows = [shown(row.replace("\\", "\\\\")).replace('"""', r"\"\"\"") for row in text.split("\n")]
-    found = f'"""{start}' + "\n".join(rows) + '"""'
+    found = f'"""{start}' + "\n".join(map(_folded, rows)) + '"""'
     try:
         same = ast.literal_eval(found) == text
     except (SyntaxError, ValueError):

@@ -28,16 +28,22 @@ class Source:
 
 def generate(recursion: Recursion) -> Source:
     """The torch module of a recursion."""
-    found, functions = plan(recursion), Functions()
-    for e in recursion.used:
-        functions.identifiers.of(("entry", e.name), e.name)
-    names = Names(functions, False, found.each.body)
-    each, pairs = _each(names, found.each), _pairs(names, found.pairs)
+    found, names, own = printed(recursion)
+    functions = names.functions
+    each, pairs = _each(names, found.each), _pairs(own, found.pairs)
     text = [
         *_head(recursion), *functions.tables, *functions.lines, *_get(recursion), "", *each, "", "", *pairs,
         *_tail(recursion),
     ]  # fmt: skip
     return Source("\n".join(text) + "\n", functions.numeric.found)
+
+
+def printed(recursion: Recursion) -> tuple[order.Plan, Names, Names]:
+    """The plan of a recursion, and the names of its two functions."""
+    found, functions = plan(recursion), Functions()
+    for e in recursion.used:
+        functions.identifiers.of(("entry", e.name), e.name)
+    return found, Names(functions, False, found.each.body), Names(functions, True, found.pairs.body)
 
 
 def _head(r: Recursion) -> list[str]:
@@ -93,8 +99,7 @@ def _each(names: Names, each: order.Each) -> list[str]:
     ]  # fmt: skip
 
 
-def _pairs(names: Names, pairs: order.Pairs) -> list[str]:
-    own = names.of_pairs(pairs.body)
+def _pairs(own: Names, pairs: order.Pairs) -> list[str]:
     body = [
         "def pairs(a, b, get):", '    """The kernels between the inputs of a and of b: tensors [n, m, ...]."""',
         "    out = {}",

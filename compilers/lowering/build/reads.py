@@ -158,14 +158,17 @@ def _at_wave(
 def _fitted(
     scope: Scope, base: Operand, layout: Layout, read: list[tuple[int, tuple[Sym, Index]]], copy: Copy
 ) -> tuple[Operand, Layout]:
-    """Dimensions read at a symbol of the other input are cut, or filled with zeros, to its size."""
+    """Dimensions are called by the symbols that they are read at, cut or filled with zeros to the size of these."""
     fits = tuple(
         (layout.leads + p, scope.extent(i), scope.size(d.size, _side(d, copy)))
         for p, (d, i) in read if isinstance(i, Sym) and not _owned(scope, d, i, copy)
     )  # fmt: skip
-    if not fits:
-        return base, layout
-    return scope.code.make(do.Fit, layout, base, fits, stem=scope.stem(base)), layout
+    named = {p: i for p, (_, i) in read if isinstance(i, Sym)}
+    axes = tuple(s if s is None else named.get(p, s) for p, s in enumerate(layout.axes))
+    layout = layout._replace(axes=axes)
+    if fits:
+        base = scope.code.make(do.Fit, layout, base, fits, stem=scope.stem(base))
+    return base, layout
 
 
 def _owned(scope: Scope, d: Sym, i: Sym, copy: Copy) -> bool:

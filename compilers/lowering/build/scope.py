@@ -69,7 +69,10 @@ class Scope:
         if isinstance(x, Quantity):
             own = x.name.layout
             copies = frozenset((x.copy,)) if own is not None and own.leads else NOTHING
-            return None if own is None else Layout(2 * own.leads, own.axes, copies)
+            if own is None:
+                return None
+            axes = (s._replace(copy=x.copy) if s is not None and s.copy == "s" else s for s in own.axes)
+            return Layout(2 * own.leads, tuple(axes), copies)
         return x.layout if isinstance(x, Name | Array) else None
 
     def broadcast(self, *operands: Operand | None) -> Layout | None:

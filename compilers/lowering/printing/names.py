@@ -18,12 +18,12 @@ OWNER: dict[Copy, str] = {1: "a.", 2: "b.", "s": ""}
 class Names:
     """Names of one function of a module: `each` (of `data`), or `pairs` (of `a` and `b`)."""
 
-    def __init__(self, functions: Functions, pairs: bool, body: Sequence[Statement], each: Names | None = None) -> None:
+    def __init__(self, functions: Functions, pairs: bool, body: Sequence[Statement]) -> None:
         self.functions, self.pairs = functions, pairs
         self.data = "a.data" if pairs else "data"
-        self._rebound: dict[Name, Name] = rebound(body) | ({} if each is None else each._rebound)
+        self._rebound = rebound(body)
         self.singles: dict[str, str] = {}
-        self._found: dict[Name, str] = {} if each is None else dict(each._found)
+        self._found: dict[Name, str] = {}
         self._count: Counter[tuple[str, str]] = Counter()
 
     def name(self, n: Name) -> str:
@@ -45,10 +45,6 @@ class Names:
     def is_rebound(self, n: Name) -> bool:
         """Has another name taken this one over?"""
         return n in self._rebound
-
-    def of_pairs(self, body: Sequence[Statement]) -> Names:
-        """Names of the pairs of these inputs."""
-        return Names(self.functions, True, body, self)
 
     def inside(self) -> Names:
         """Names of a function inside this one: they hide none of those that it reads."""

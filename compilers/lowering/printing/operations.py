@@ -103,8 +103,7 @@ def expectation(names: Names, s: plan.Expectation) -> Text:
         case plan.Radial():
             return _radial(names, s)
         case plan.Placed():
-            rank, free, places = one(behind(s.out)), list(s.free), list(s.places)
-            return call("rt.placed", one(s.of), one(leads(s.out)), repr(free), names.tuple(s.sizes), repr(places), rank)
+            return _placed(names, s)
         case _:
             assert_never(s)
 
@@ -128,6 +127,11 @@ def _radial(names: Names, s: plan.Radial) -> Text:
         return call("rt.radial_single", *functions, repr(2 * s.powers[0]), repr(s.eps[0]), *covariances)
     theta = [] if s.theta is None else [names.one(s.theta)]
     return call("rt.radial", *functions, repr(s.powers), repr(s.eps), *covariances, *theta)
+
+
+def _placed(names: Names, s: plan.Placed) -> Text:
+    first, rank = names.one(leads(s.out)), names.one(behind(s.out))
+    return call("rt.placed", names.one(s.of), first, repr(s.free), names.tuple(s.sizes), repr(s.places), rank)
 
 
 def _outer(s: plan.Square) -> int:
