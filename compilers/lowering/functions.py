@@ -1,12 +1,15 @@
 """Functions of one Gaussian variable, written with the constructors of the expectation engine.
 
 A sum of known atoms becomes `combine(…)` and keeps its closed forms; anything else becomes a torch function of its
-own with the points where it has kinks.
+own with the points where it has kinks. That holds for the built-in functions too: closed forms are read off the
+definition in their row, values are the row's torch text.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, cast
 
 import sympy as sp
@@ -15,21 +18,12 @@ import torch
 from netsor.compilers.lowering.checked import execute
 from netsor.compilers.lowering.identifiers import Identifiers, Numeric, comment
 from netsor.compilers.lowering.torch_functions import torch_body
-from netsor.functions import Head, exact, expression_kinks, write_out
+from netsor.functions import Function, Head, expression_kinks, relu, step, write_out
 from netsor.names import shown
 
 Z = sp.Symbol("z", real=True)
 
-# heads that the engine has by name; {c} is the parameter of a name with brackets
-NAMED = {
-    "step": "rt.step()", "sign": "rt.sign()", "relu": "rt.relu()", "abs": "rt.absolute()", "erf": "rt.erf()",
-    "gelu": "rt.gelu()", "gelu'": "rt.gelu_prime()", "tanh": "rt.tanh()", "sigmoid": "rt.sigmoid()",
-    "silu": "rt.silu()", "softplus": "rt.softplus()", "elu": "rt.elu()", "gaussian": "rt.gaussian()",
-    "leaky_relu[]": "rt.leaky_relu({c})", "elu[]": "rt.elu({c})",
-}  # fmt: skip
-KEEP = frozenset(
-    {"step", "sign", "relu", "abs", "erf", "gelu", "tanh", "sigmoid", "silu", "softplus", "elu", "gaussian"}
-)
+Namer = Callable[[Head], str | None]  # the text of a head of Z, None where it may not be an atom
 
 
 class Functions:
@@ -46,10 +40,13 @@ class Functions:
         """The module-level name of f(z)."""
         if f not in self.names:
             name = self._fresh(f)
-            source = self._derivative(f) or atoms(f)
+            source = self._derivative(f) or closed(f, self.name)
             self.names[f] = name
             if source is None:
                 self._define(name, f)
+            elif source.startswith("rt.combine") and _is_bare(f) and f.spec.sources:
+                values = self._values(name, f)
+                self.lines.append(f"{name} = rt.named({source}, {f.spec.name!r}, {values})")
             else:
                 self.lines.append(f"{name} = {source}{comment(str(f))}")
         return self.names[f]
@@ -60,7 +57,7 @@ class Functions:
 
     def slope(self, f: sp.Expr, prime: sp.Expr) -> bool:
         """Is `prime` f′, of functions that are known by their values?"""
-        source = atoms(prime)
+        source = closed(prime, str)
         if source is not None and not source.endswith(".derivative"):
             return False
         try:
@@ -69,7 +66,7 @@ class Functions:
             return False
 
     def _fresh(self, f: sp.Expr) -> str:
-        if isinstance(f, Head) and f.args == (Z,):
+        if _is_bare(f):
             stem = f.spec.name.replace("'", "_prime").split("[")[0]
             stem += "_fn" if f.spec.numeric else ""
         else:
@@ -78,16 +75,22 @@ class Functions:
         return self.identifiers.of(("function", f), stem)
 
     def _define(self, name: str, f: sp.Expr) -> None:
-        body = torch_body(f, Z, "z", self.numeric)
         kinks = tuple(sorted(expression_kinks(f, Z)))
-        values, prime = (self.identifiers.of((part, f), f"{name}_{part}") for part in ("values", "slope"))
-        self.lines += [f"def {values}(z):{comment(str(f))}", f"    return {body}"]
+        values = self._values(name, f)
         slope = self._slope(f)
         derivative = ""
         if slope is not None:
+            prime = self.identifiers.of(("slope", f), f"{name}_slope")
             self.lines += [f"def {prime}(z):", f"    return {slope}"]
             derivative = f", derivative={prime}"
-        self.lines.append(f"{name} = rt.function({values}{derivative}, kinks={kinks!r}, name={str(f)!r})")
+        label = f.spec.name if _is_bare(f) else str(f)
+        self.lines.append(f"{name} = rt.function({values}{derivative}, kinks={kinks!r}, name={label!r})")
+
+    def _values(self, name: str, f: sp.Expr) -> str:
+        """The name of a torch function with the values of f."""
+        values = self.identifiers.of(("values", f), f"{name}_values")
+        self.lines += [f"def {values}(z):{comment(str(f))}", f"    return {torch_body(f, Z, 'z', self.numeric)}"]
+        return values
 
     def _slope(self, f: sp.Expr) -> str | None:
         try:
@@ -96,21 +99,42 @@ class Functions:
             return None
 
 
-def atoms(f: sp.Expr) -> str | None:
-    """f as a linear combination of the engine's atoms; None when a term is not one."""
-    simple = _term(f)
-    if simple is not None and simple[0] == 1:
-        return simple[1]
-    parts = []
-    for term in sp.Add.make_args(sp.expand(write_out(f, KEEP))):
-        found = _term(term)
-        if found is None:
-            return None
-        parts.append(f"({number(found[0])}, {found[1]})")
-    return f"rt.combine({', '.join(parts)})"
+def _is_bare(f: sp.Expr) -> bool:
+    """Is it a function of z by name?"""
+    return isinstance(f, Head) and f.args == (Z,)
 
 
-def _term(term: sp.Expr) -> tuple[sp.Expr, str] | None:
+def closed(f: sp.Expr, name: Namer) -> str | None:
+    """f as a linear combination of atoms; None where a term is not one.
+
+    A built-in function by itself is a combination where its definition is one of functions that are combinations; in
+    other expressions it is an atom.
+    """
+    if not _is_bare(f) or not f.spec.builtin:
+        return _combination((f, write_out(f, lambda spec: spec.builtin), write_out(f)), name)
+    if f.spec.origin is not None:
+        return f"{name(f.spec.origin.head(Z))}.derivative"
+    inner = f.spec.definition(Z)
+    return _combination((f, inner, write_out(f)), lambda h: name(h) if h != f and _is_combination(h.spec) else None)
+
+
+@cache
+def _is_combination(spec: Function) -> bool:
+    return closed(spec.head(Z), str) is not None and (spec.origin is None or _is_combination(spec.origin))
+
+
+def _combination(forms: Iterable[sp.Expr], name: Namer) -> str | None:
+    """The first of the forms of a function that is a linear combination of atoms."""
+    for form in forms:
+        terms = [_term(t, name) for t in sp.Add.make_args(sp.expand(form))]
+        if len(terms) == 1 and terms[0] is not None and terms[0][0] == 1:
+            return terms[0][1]
+        if None not in terms:
+            return f"rt.combine({', '.join(f'({number(c)}, {atom})' for c, atom in filter(None, terms))})"
+    return None
+
+
+def _term(term: sp.Expr, name: Namer) -> tuple[sp.Expr, str] | None:
     """coefficient and constructor of c·zᵏ·atom."""
     coefficient, rest = term.as_independent(Z, as_Add=False)
     if not coefficient.is_number:
@@ -127,12 +151,19 @@ def _term(term: sp.Expr) -> tuple[sp.Expr, str] | None:
     gate = _relu_power(factors)
     if gate is not None:
         return coefficient, f"rt.relu_power({power + gate})"
-    if len(factors) != 1:
-        return None
-    known = _atom(factors[0])
+    known = _atom(factors[0], name) if len(factors) == 1 else _gated_exponential(factors)
     if known is None:
         return None
     return coefficient, f"rt.times_power({known}, {power})" if power else known
+
+
+def _gate(f: sp.Expr) -> tuple[int, sp.Expr] | None:
+    """(m, a) for aᵐ·step(a): step is m = 0, relu m = 1."""
+    if isinstance(f, Head) and f.spec in (step, relu):
+        return int(f.spec is relu), f.args[0]
+    if isinstance(f, sp.Heaviside) and f.args[1:] == (sp.Rational(1, 2),):
+        return 0, f.args[0]
+    return None
 
 
 def _relu_power(factors: list[sp.Expr]) -> int | None:
@@ -140,16 +171,23 @@ def _relu_power(factors: list[sp.Expr]) -> int | None:
     total = 0
     for f in factors:
         base, exponent = f.as_base_exp()
-        if not (isinstance(base, Head) and base.args == (Z,) and exponent.is_Integer and exponent > 0):
+        gate = _gate(base)
+        if gate is None or gate[1] != Z or not (exponent.is_Integer and exponent > 0):
             return None
-        if base.spec.known == "relu":
-            total += int(exponent)
-        elif base.spec.known != "step":
-            return None
+        total += gate[0] * int(exponent)
     return total
 
 
-def _atom(f: sp.Expr) -> str | None:
+def _gated_exponential(factors: list[sp.Expr]) -> str | None:
+    """exp(a z) step(−z), a > 0."""
+    gates = [_gate(f) for f in factors]
+    rates = [f.args[0] / Z for f in factors if isinstance(f, sp.exp)]
+    if len(factors) != 2 or (0, -Z) not in gates or not rates or not (rates[0].is_number and rates[0] > 0):
+        return None
+    return f"rt.exp_left({number(rates[0])})"
+
+
+def _atom(f: sp.Expr, name: Namer) -> str | None:
     """A function of one affine argument."""
     if isinstance(f, sp.exp):
         return _exponential(f)
@@ -161,29 +199,19 @@ def _atom(f: sp.Expr) -> str | None:
     if isinstance(f, sp.erf) and _affine(f.args[0]) is not None:
         slope, offset = cast("tuple[sp.Expr, sp.Expr]", _affine(f.args[0]))
         return f"rt.erf({number(slope)})" if offset == 0 else None
-    if not isinstance(f, Head):
+    gate = _gate(f)
+    if gate is not None:
+        return _scaled(f"rt.relu_power({gate[0]})", gate[1])
+    if not isinstance(f, Head) or not f.spec.builtin:
         return None
-    return _head(f)
+    known = _atom(f.spec.definition(*f.args), name) if f.spec.origin is None else None
+    return known or _scaled(name(f.spec.head(Z)), f.args[0])
 
 
-def _head(f: Head) -> str | None:
-    name = f.spec.known
-    affine = _affine(f.args[0])
-    key, value = name, ""
-    if "[" in name:
-        key, value = (
-            name[: name.index("[")] + "[]" + name[name.index("]") + 1 :],
-            name[name.index("[") + 1 : name.index("]")],
-        )
-    if affine is None or affine[1] != 0:
-        return None
-    bare = key.rstrip("'")
-    order = len(key) - len(bare)
-    if key in NAMED:
-        source = NAMED[key].format(c=number(exact(sp.Rational(value))) if value else "")
-    elif bare in NAMED and order:
-        source = NAMED[bare].format(c=number(sp.Rational(value)) if value else "") + ".derivative" * order
-    else:
+def _scaled(source: str | None, argument: sp.Expr) -> str | None:
+    """z ↦ f(a z) for the source of f."""
+    affine = _affine(argument)
+    if source is None or affine is None or affine[1] != 0:
         return None
     return source if affine[0] == 1 else f"rt.scaled({source}, {number(affine[0])})"
 

@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 
 import sympy as sp
 
+from netsor import functions
 from netsor.checker.regularity.intervals import INF, UNKNOWN, Bound, exponential, fixed_power, logarithm, product
 from netsor.functions import Function, Head, argument_symbols
 from netsor.measure import MOST_NODES, written_size
@@ -65,7 +66,7 @@ def _base(e: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
     base, exponent = (e.base, e.exp) if isinstance(e, sp.Pow) else (e, sp.Integer(1))
     if isinstance(base, sp.Pow) and base.exp.is_number:
         base, exponent = base.base, base.exp * exponent
-    if isinstance(base, sp.Abs) or (isinstance(base, Head) and base.spec.known == "abs"):
+    if isinstance(base, sp.Abs) or (isinstance(base, Head) and base.spec is functions.abs):
         base = base.args[0]
     return base, exponent
 
@@ -89,8 +90,8 @@ def _outside(value: sp.Rational, low: bool) -> float:
 def _half_line(e: sp.Mul, ranges: Ranges) -> Bound | None:
     """The bound of a product with a factor step(a s + b) or relu(a s + b): elsewhere than where a s + b > 0 it is 0."""
     for factor in e.args:
-        kind = factor.spec.name if isinstance(factor, Head) else type(factor).__name__
-        if kind not in ("step", "relu", "Heaviside"):
+        gate = isinstance(factor, Head) and factor.spec in (functions.step, functions.relu)
+        if not (gate or isinstance(factor, sp.Heaviside)):
             continue
         inner = factor.args[0]
         if len(inner.free_symbols) != 1:
@@ -208,23 +209,21 @@ def _power(e: sp.Pow, ranges: Ranges) -> Bound:
     return Bound(0.0, INF, base.level, singular, base.defined)
 
 
-_BOUNDED: dict[str, Range] = {
+_BOUNDED: dict[str, Range] = {  # sympy's own functions
     "sin": (-1, 1), "cos": (-1, 1), "tanh": (-1, 1), "erf": (-1, 1), "erfc": (0, 2), "atan": (-2, 2), "sign": (-1, 1),
-    "step": (0, 1), "Heaviside": (0, 1), "sigmoid": (0, 1), "gaussian": (0, 1), "acot": (-2, 2),
+    "Heaviside": (0, 1), "acot": (-2, 2),
 }  # fmt: skip
-_BELOW: dict[str, float] = {"softplus": 0.0, "gelu": -0.2, "silu": -0.3}
 
 
 def _function(e: sp.Expr, ranges: Ranges) -> Bound:
-    name = e.spec.known if isinstance(e, Head) else type(e).__name__
     args = [_bound(a, ranges) for a in e.args if isinstance(a, sp.Expr)]
+    if isinstance(e, Head):
+        return _head(e.spec, args)
+    name = type(e).__name__
     if name in _BOUNDED:
         low, high = _BOUNDED[name]
         return Bound(low, high, 0, False, args[0].defined)
-    special = _special(name, e, args, ranges)
-    if special is not None:
-        return special
-    return _of_head(e.spec, args) if isinstance(e, Head) else UNKNOWN
+    return _special(name, e, args, ranges) or UNKNOWN
 
 
 def _special(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Bound | None:
@@ -234,15 +233,16 @@ def _special(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Bo
             return exponential(a)
         case "log":
             return logarithm(a)
-        case "Abs" | "abs":
-            top = max(-a.low, a.high)
-            return Bound(a.gap, top, a.level, a.singular, a.defined)
-        case "relu":
-            return Bound(max(a.low, 0.0), max(a.high, 0.0), a.level, a.singular, a.defined)
+        case "Abs":
+            return _absolute(a)
         case "floor" | "ceiling":
             return Bound(a.low - 1, a.high + 1, a.level, a.singular, a.defined)
         case _:
             return _rarer(name, e, args, ranges)
+
+
+def _absolute(a: Bound) -> Bound:
+    return Bound(a.gap, max(-a.low, a.high), a.level, a.singular, a.defined)
 
 
 def _rarer(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Bound | None:
@@ -253,8 +253,8 @@ def _rarer(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Boun
                 top = math.cosh(min(max(-a.low, a.high), 700))
                 return Bound(-top, top, 0, False, a.defined)
             return Bound(1.0 if name == "cosh" else -INF, INF, a.level + 1, a.singular, a.defined)
-        case "asinh" | "softplus" | "gelu" | "silu":
-            return Bound(_BELOW.get(name, -INF), INF, a.level, a.singular, a.defined)
+        case "asinh":
+            return Bound(-INF, INF, a.level, a.singular, a.defined)
         case "Max" | "Min":
             pick = max if name == "Max" else min
             both = _sum(args)
@@ -269,6 +269,23 @@ def _rarer(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Boun
             return Bound(low, high, both.level, both.singular, both.defined)
         case _:
             return None
+
+
+def _head(spec: Function, args: Sequence[Bound]) -> Bound:
+    """A built-in function by its range, sharper where it keeps intervals; any other by its definition."""
+    low, high = spec.range
+    if spec is functions.abs:
+        return _absolute(args[0])
+    if spec is functions.relu:
+        a = args[0]
+        return Bound(max(a.low, 0.0), max(a.high, 0.0), a.level, a.singular, a.defined)
+    if math.isfinite(low) and math.isfinite(high):
+        return Bound(low, high, 0, False, args[0].defined)
+    if math.isfinite(low) and spec.growth == "polynomial":
+        a = args[0]
+        inside = _of_definition(spec, tuple(args)) if a.bounded else Bound()
+        return Bound(max(low, inside.low), inside.high, a.level, a.singular, a.defined)
+    return _of_head(spec, args)
 
 
 _FACTS: dict[str, int] = {"bounded": 0, "polynomial": 0, "exponential": 1, "super-gaussian": 1}
