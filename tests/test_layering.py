@@ -278,7 +278,6 @@ LONG = {
     "compilers/expectation/engine.py": 400,
     "compilers/lowering/emit.py": 680,
     "compilers/lowering/module.py": 450,
-    "compilers/lowering/torch_functions.py": 320,
     "compilers/reference/interpreter.py": 350,
     "compilers/render/writer.py": 320,
     "compilers/runtime/__init__.py": 500,

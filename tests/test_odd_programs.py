@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import engine_functions as named
+import engine_functions as engine
 import numpy as np
 import pytest
 import torch
@@ -34,7 +34,7 @@ def assert_exact(p: ns.Program, x: Any, x2: Any = None, tolerance: float = 1e-9)
 # ---------------------------------------------------------------- expectations at the edge of the diagonal
 
 KINKED = {
-    "relu": named.relu(), "step": named.step(), "elu": named.elu(), "leaky_relu": named.leaky_relu(0.2)
+    "relu": engine.relu(), "step": engine.step(), "elu": engine.elu(), "leaky_relu": engine.leaky_relu(0.2)
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 import sympy as sp
 
 from netsor import functions
+from netsor.checker.regularity import intervals
 from netsor.checker.regularity.intervals import INF, UNKNOWN, Bound, exponential, fixed_power, logarithm, product
 from netsor.functions import Function, Head, argument_symbols
 from netsor.measure import MOST_NODES, written_size
@@ -36,7 +37,7 @@ def _bound(e: sp.Expr, ranges: Ranges) -> Bound:
     if e.is_number and not e.free_symbols and not e.atoms(Head):
         return _number(e)
     if isinstance(e, sp.Add):
-        return _sum([_bound(a, ranges) for a in e.args])
+        return intervals.added([_bound(a, ranges) for a in e.args])
     if isinstance(e, sp.Mul):
         return _product(e, ranges)
     if isinstance(e, sp.Pow):
@@ -49,13 +50,6 @@ def _number(e: sp.Expr) -> Bound:
         return UNKNOWN
     value = float(e)
     return Bound(value, value)
-
-
-def _sum(parts: Sequence[Bound]) -> Bound:
-    return Bound(
-        sum(p.low for p in parts), sum(p.high for p in parts), max(p.level for p in parts),
-        any(p.singular for p in parts), all(p.defined for p in parts),
-    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- products, with cancelling singularities
@@ -81,12 +75,6 @@ def _log_base(e: sp.Expr) -> sp.Expr | None:
     return None if found is None else found[0]
 
 
-def _outside(value: sp.Rational, low: bool) -> float:
-    """The value as a float, rounded away from the half-line that it ends."""
-    end = float(value)
-    return end if sp.Rational(end) == value else math.nextafter(end, -INF if low else INF)
-
-
 def _half_line(e: sp.Mul, ranges: Ranges) -> Bound | None:
     """The bound of a product with a factor step(a s + b) or relu(a s + b): elsewhere than where a s + b > 0 it is 0."""
     for factor in e.args:
@@ -101,7 +89,7 @@ def _half_line(e: sp.Mul, ranges: Ranges) -> Bound | None:
         known = ranges.get(s, Bound())
         if not (slope.is_Rational and offset.is_Rational and slope * s + offset == inner):
             continue
-        end = _outside(-offset / slope, slope > 0)
+        end = intervals.outside(-offset / slope, slope > 0)
         inside = Bound(max(known.low, end), known.high) if slope > 0 else Bound(known.low, min(known.high, end))
         if inside.low >= inside.high or (inside.low, inside.high) == (known.low, known.high):
             continue
@@ -234,15 +222,11 @@ def _special(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Bo
         case "log":
             return logarithm(a)
         case "Abs":
-            return _absolute(a)
+            return intervals.absolute(a)
         case "floor" | "ceiling":
             return Bound(a.low - 1, a.high + 1, a.level, a.singular, a.defined)
         case _:
             return _rarer(name, e, args, ranges)
-
-
-def _absolute(a: Bound) -> Bound:
-    return Bound(a.gap, max(-a.low, a.high), a.level, a.singular, a.defined)
 
 
 def _rarer(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Bound | None:
@@ -257,14 +241,14 @@ def _rarer(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Boun
             return Bound(-INF, INF, a.level, a.singular, a.defined)
         case "Max" | "Min":
             pick = max if name == "Max" else min
-            both = _sum(args)
+            both = intervals.added(args)
             low, high = pick(p.low for p in args), pick(p.high for p in args)
             return Bound(low, high, both.level, both.singular, both.defined)
         case "tan":
             return _bound(sp.sin(e.args[0]) / sp.cos(e.args[0], evaluate=False), ranges)
         case "Piecewise":
             pieces = [_bound(v, ranges) for v, _ in e.args]
-            both = _sum(pieces)
+            both = intervals.added(pieces)
             low, high = min(p.low for p in pieces), max(p.high for p in pieces)
             return Bound(low, high, both.level, both.singular, both.defined)
         case _:
@@ -275,7 +259,7 @@ def _head(spec: Function, args: Sequence[Bound]) -> Bound:
     """A built-in function by its range, sharper where it keeps intervals; any other by its definition."""
     low, high = spec.range
     if spec is functions.abs:
-        return _absolute(args[0])
+        return intervals.absolute(args[0])
     if spec is functions.relu:
         a = args[0]
         return Bound(max(a.low, 0.0), max(a.high, 0.0), a.level, a.singular, a.defined)
