@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from netsor.build.definitions import arity_of, defined
+from netsor.functions.definitions import arity_of, defined
 from netsor.functions.facts import expression_kinks, expression_parity
 from netsor.functions.head import FLIPPED, Function, Growth, Parity, argument_symbols, exact, remade
 from netsor.names import checked
