@@ -1,0 +1,146 @@
+"""E f(u)g(v) of functions known by their values, kinks anywhere, any σ, ρ and means: one integral for each entry.
+
+E f(u)g(v) = E f(u)·G(u), G(u) = E[g(v) | u]: given u, v is Gaussian of variance s² = (1 − ρ²)σ̄² about a mean linear in
+u, so that G is g smoothed over s (`smoothed`). Panels end at the kinks of f; at ρ = ±1 G is g, and they end at its kinks
+too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.expectation.functions import Fn, scaled
+from netsor.compilers.expectation.gauss import EPS, Gauss, ratio
+from netsor.compilers.expectation.quadrature import panels as rules
+from netsor.compilers.expectation.quadrature import smoothed as tables
+from netsor.compilers.expectation.quadrature.panels import Panels, Profile, View, panels
+from netsor.compilers.expectation.quadrature.smoothed import Blurred, Smoothed, smoothed
+
+FEW = 256  # entries taken at once
+FEWEST = 12  # entries for which a table of G is worth the while
+ENTRIES, PANELS = 1 << 13, 1 << 11  # taken at once
+SAMPLE = 3  # entries that are taken again with panels of half the width
+ENOUGH, LEVELS = 1e-11, 4
+
+
+class Entries(NamedTuple):
+    """u = m1 + s1·z, and v of deviation `rest` about m2 + slope·z, slope ≥ 0; flat, `[E]`."""
+
+    m1: Tensor
+    s1: Tensor
+    m2: Tensor
+    slope: Tensor
+    rest: Tensor
+
+    def take(self, some: Tensor | slice) -> Entries:
+        return Entries(*(x[some] for x in self))
+
+    @property
+    def s2(self) -> Tensor:
+        return torch.hypot(self.slope, self.rest)
+
+
+class Pair(NamedTuple):
+    """f and g with the panels on which they are polynomials."""
+
+    f: Fn
+    g: Fn
+    of_f: Profile
+    of_g: Profile
+
+
+def expectation(f: Fn, g: Fn, on: Gauss) -> tuple[Tensor, float]:
+    """E f(u)g(v), all entries flat, `[E]`, and the error relative to √(E f² E g²) that finer panels show in some."""
+    zero = torch.zeros_like(on.k11)
+    m1, m2 = (zero if m is None else m for m in (on.m1, on.m2))
+    s1 = on.k11.sqrt()
+    rest = torch.where(on.k11 == 0, on.k22, ratio(on.det, on.k11)).sqrt()
+    slope = ratio(on.k12, s1)
+    value, error = zero.clone(), 0.0
+    for side in (1.0, -1.0):
+        where = (slope >= 0) if side > 0 else (slope < 0)
+        if bool(where.any()):
+            entries = Entries(m1, s1, side * m2, side * slope, rest).take(where)
+            value[where], off = _one_side(f, g if side > 0 else scaled(g, -1.0), entries)
+            error = max(error, off)
+    return value, error
+
+
+def _one_side(f: Fn, g: Fn, entries: Entries) -> tuple[Tensor, float]:
+    both = Pair(f, g, rules.profile(f, entries.m1, entries.s1), rules.profile(g, entries.m2, entries.s2))
+    some = torch.linspace(0, len(entries.m1) - 1, min(SAMPLE, len(entries.m1)), device=entries.m1.device).long()
+    few = entries.take(some.unique())
+    size = (_square(f, both.of_f, few.m1, few.s1) * _square(g, both.of_g, few.m2, few.s2)).sqrt()
+    finer, off, level = _nested(both, few, 0), math.inf, 0
+    while level < LEVELS and not off <= ENOUGH:
+        level += 1
+        coarse, finer = finer, _nested(both, few, level)
+        off = float(ratio((finer - coarse).abs(), size).max())
+    value, table = _values(both, entries, level - 1)
+    off = max(off, float(ratio((finer - value[some.unique()]).abs(), size).max()))
+    return value, off + table + 64 * EPS
+
+
+def _square(f: Fn, seen: Profile, mean: Tensor, deviation: Tensor) -> Tensor:
+    return tables.direct(lambda x: f.call(x).square(), seen, mean, deviation)
+
+
+def _values(both: Pair, entries: Entries, level: int) -> tuple[Tensor, float]:
+    """By a table of G for every octave of its width, where many entries share it."""
+    out, error = torch.empty_like(entries.m1), 0.0
+    octave = torch.frexp(entries.rest).exponent.masked_fill(entries.rest == 0, -(1 << 20))
+    for which in octave.unique():
+        where = (octave == which).nonzero()[:, 0]
+        part = entries.take(where)
+        if len(where) < FEWEST or not bool(part.rest.any()):
+            out[where] = _nested(both, part, level)
+            continue
+        reach = rules.REACH * part.slope
+        low, high = float((part.m2 - reach).min()), float((part.m2 + reach).max())
+        table = smoothed(both.g, both.of_g, part.rest, low, high)
+        out[where] = torch.cat([_tabulated(both, table, part.take(s), level) for s in _slices(len(where), ENTRIES)])
+        error = max(error, table.error)
+    return out, error
+
+
+def _slices(count: int, step: int) -> list[slice]:
+    return [slice(i, i + step) for i in range(0, count, step)]
+
+
+def _tabulated(both: Pair, table: Smoothed, entries: Entries, level: int) -> Tensor:
+    """Some entries, by the table."""
+    left, right = View(both.of_f, entries.m1, entries.s1), View(both.of_g, entries.m2, entries.slope)
+    whole = panels([left, Blurred(right, entries.rest)], level)
+    sums = torch.empty_like(whole.low)
+    for i in range(0, len(sums), PANELS):
+        found = whole.part(slice(i, i + PANELS))
+        z, w = found.nodes()
+        first, last = int(found.entry[0]), int(found.entry[-1]) + 1
+        inner = table.values(table.at(entries.rest[first:last]), found.entry - first, right.at(found.entry, z))
+        sums[i : i + PANELS] = w.mul_(both.f.call(found.inside(left, z))).mul_(inner).sum(1)
+    return torch.zeros_like(entries.m1).index_add_(0, whole.entry, sums)
+
+
+def _nested(both: Pair, entries: Entries, level: int) -> Tensor:
+    """A few entries, or those of ρ = ±1, with a quadrature for each value of G."""
+    return torch.cat([_few(both, entries.take(s), level) for s in _slices(len(entries.m1), FEW)])
+
+
+def _few(both: Pair, entries: Entries, level: int) -> Tensor:
+    left, right = View(both.of_f, entries.m1, entries.s1), View(both.of_g, entries.m2, entries.slope)
+    if not bool(entries.rest.any()):
+        found = panels([left, right], level)
+        z, w = found.nodes()
+        inner = both.g.call(found.inside(right, z))
+    else:
+        found = panels([left, Blurred(right, entries.rest)], level)
+        z, w = found.nodes()
+        mean = right.at(found.entry, z)
+        rest = entries.rest[found.entry, None].expand_as(z)
+        inner = tables.direct(both.g.call, both.of_g, mean.reshape(-1), rest.reshape(-1), level).view_as(z)
+    sums = w.mul_(both.f.call(found.inside(left, z))).mul_(inner).sum(1)
+    return torch.zeros_like(entries.m1).index_add_(0, found.entry, sums)
