@@ -8,6 +8,7 @@ too.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,6 @@ from netsor.compilers.expectation.quadrature import smoothed as tables
 from netsor.compilers.expectation.quadrature.panels import Panels, Profile, View, panels
 from netsor.compilers.expectation.quadrature.smoothed import Blurred, Smoothed, smoothed
 
-FEW = 256  # entries taken at once
 FEWEST = 12  # entries for which a table of G is worth the while
 ENTRIES, PANELS = 1 << 13, 1 << 11  # taken at once
 SAMPLE = 3  # entries that are taken again with panels of half the width
@@ -75,10 +75,10 @@ def _one_side(f: Fn, g: Fn, entries: Entries) -> tuple[Tensor, float]:
     some = torch.linspace(0, len(entries.m1) - 1, min(SAMPLE, len(entries.m1)), device=entries.m1.device).long()
     few = entries.take(some.unique())
     size = (_square(f, both.of_f, few.m1, few.s1) * _square(g, both.of_g, few.m2, few.s2)).sqrt()
-    finer, off, level = _nested(both, few, 0), math.inf, 0
+    finer, off, level = _singly(both, few, 0), math.inf, 0
     while level < LEVELS and not off <= ENOUGH:
         level += 1
-        coarse, finer = finer, _nested(both, few, level)
+        coarse, finer = finer, _singly(both, few, level)
         off = float(ratio((finer - coarse).abs(), size).max())
     value, table = _values(both, entries, level - 1)
     off = max(off, float(ratio((finer - value[some.unique()]).abs(), size).max()))
@@ -96,51 +96,73 @@ def _values(both: Pair, entries: Entries, level: int) -> tuple[Tensor, float]:
     for which in octave.unique():
         where = (octave == which).nonzero()[:, 0]
         part = entries.take(where)
-        if len(where) < FEWEST or not bool(part.rest.any()):
-            out[where] = _nested(both, part, level)
-            continue
-        reach = rules.REACH * part.slope
-        low, high = float((part.m2 - reach).min()), float((part.m2 + reach).max())
-        table = smoothed(both.g, both.of_g, part.rest, low, high)
-        out[where] = torch.cat([_tabulated(both, table, part.take(s), level) for s in _slices(len(where), ENTRIES)])
-        error = max(error, table.error)
+        rule, off = _rule(both, part, level)
+        out[where] = torch.cat([rule(part.take(some)) for some in _slices(len(where), ENTRIES)])
+        error = max(error, off)
     return out, error
 
 
-def _slices(count: int, step: int) -> list[slice]:
-    return [slice(i, i + step) for i in range(0, count, step)]
+def _rule(both: Pair, entries: Entries, level: int) -> tuple[Callable[[Entries], Tensor], float]:
+    """The rule for entries whose G is as wide up to a factor of 2, and its own error."""
+    if not bool(entries.rest.any()):
+        return lambda some: _on_the_line(both, some, level), 0.0
+    if len(entries.rest) < FEWEST:
+        return lambda some: _nested(both, some, level), 0.0
+    reach = rules.REACH * entries.slope
+    low, high = float((entries.m2 - reach).min()), float((entries.m2 + reach).max())
+    table = smoothed(both.g, both.of_g, entries.rest, low, high)
+    return lambda some: _tabulated(both, table, some, level), table.error
 
 
 def _tabulated(both: Pair, table: Smoothed, entries: Entries, level: int) -> Tensor:
     """Some entries, by the table."""
-    left, right = View(both.of_f, entries.m1, entries.s1), View(both.of_g, entries.m2, entries.slope)
-    whole = panels([left, Blurred(right, entries.rest)], level)
-    sums = torch.empty_like(whole.low)
-    for i in range(0, len(sums), PANELS):
-        found = whole.part(slice(i, i + PANELS))
-        z, w = found.nodes()
+    left, right = _views(both, entries)
+
+    def inner(found: Panels, z: Tensor) -> Tensor:
         first, last = int(found.entry[0]), int(found.entry[-1]) + 1
-        inner = table.values(table.at(entries.rest[first:last]), found.entry - first, right.at(found.entry, z))
-        sums[i : i + PANELS] = w.mul_(both.f.call(found.inside(left, z))).mul_(inner).sum(1)
-    return torch.zeros_like(entries.m1).index_add_(0, whole.entry, sums)
+        return table.values(table.at(entries.rest[first:last]), found.entry - first, right.at(found.entry, z))
+
+    return _outer(both.f, left, panels([left, Blurred(right, entries.rest)], level), inner)
 
 
 def _nested(both: Pair, entries: Entries, level: int) -> Tensor:
-    """A few entries, or those of ρ = ±1, with a quadrature for each value of G."""
-    return torch.cat([_few(both, entries.take(s), level) for s in _slices(len(entries.m1), FEW)])
+    """A few entries, with a quadrature for each value of G."""
+    left, right = _views(both, entries)
+
+    def inner(found: Panels, z: Tensor) -> Tensor:
+        mean, rest = right.at(found.entry, z), entries.rest[found.entry, None].expand_as(z)
+        return tables.direct(both.g.call, both.of_g, mean.reshape(-1), rest.reshape(-1), level).view_as(z)
+
+    return _outer(both.f, left, panels([left, Blurred(right, entries.rest)], level), inner)
 
 
-def _few(both: Pair, entries: Entries, level: int) -> Tensor:
-    left, right = View(both.of_f, entries.m1, entries.s1), View(both.of_g, entries.m2, entries.slope)
-    if not bool(entries.rest.any()):
-        found = panels([left, right], level)
+def _singly(both: Pair, entries: Entries, level: int) -> Tensor:
+    out = torch.empty_like(entries.m1)
+    for where, rule in ((entries.rest > 0, _nested), (entries.rest == 0, _on_the_line)):
+        if bool(where.any()):
+            out[where] = rule(both, entries.take(where), level)
+    return out
+
+
+def _on_the_line(both: Pair, entries: Entries, level: int) -> Tensor:
+    """Entries of ρ = ±1, where v is a function of u."""
+    left, right = _views(both, entries)
+    return _outer(both.f, left, panels([left, right], level), lambda found, z: both.g.call(found.inside(right, z)))
+
+
+def _views(both: Pair, entries: Entries) -> tuple[View, View]:
+    return View(both.of_f, entries.m1, entries.s1), View(both.of_g, entries.m2, entries.slope)
+
+
+def _outer(f: Fn, left: View, whole: Panels, inner: Callable[[Panels, Tensor], Tensor]) -> Tensor:
+    """E f(u)·G, G = `inner` at the nodes of some panels."""
+    sums = torch.empty_like(whole.low)
+    for some in _slices(len(sums), PANELS):
+        found = whole.part(some)
         z, w = found.nodes()
-        inner = both.g.call(found.inside(right, z))
-    else:
-        found = panels([left, Blurred(right, entries.rest)], level)
-        z, w = found.nodes()
-        mean = right.at(found.entry, z)
-        rest = entries.rest[found.entry, None].expand_as(z)
-        inner = tables.direct(both.g.call, both.of_g, mean.reshape(-1), rest.reshape(-1), level).view_as(z)
-    sums = w.mul_(both.f.call(found.inside(left, z))).mul_(inner).sum(1)
-    return torch.zeros_like(entries.m1).index_add_(0, found.entry, sums)
+        sums[some] = w.mul_(f.call(found.inside(left, z))).mul_(inner(found, z)).sum(1)
+    return torch.zeros_like(left.mean).index_add_(0, whole.entry, sums)
+
+
+def _slices(count: int, step: int) -> list[slice]:
+    return [slice(i, i + step) for i in range(0, count, step)]

@@ -26,6 +26,7 @@ NODES = 14
 FIRST, GROWTH = 4.0, 4.0  # panels near 0 and near kinks before they are tested, and their growth with the distance
 RESOLVED = 3e-6  # by the 12 terms of a profile; the nodes integrate twice as many, so to the square of it
 MOST = 4000  # panels of a profile
+EVENLY = 1.2  # a gap of up to so many panels is halved
 TINY = 1e-13
 SAMPLE = 2000  # entries
 STEPS = 20_000  # panels of one entry
@@ -39,12 +40,16 @@ class Profile(NamedTuple):
     small: float
 
     def step(self, x: Tensor) -> Tensor:
-        """How far a panel from x may reach: a panel's width, into a narrower one only by the width of that."""
+        """How far a panel from x may reach, between the width of its panel and that of the next.
+
+        Into a narrower panel it reaches by the width of that at most.
+        """
         width = self.edges.diff()
         last = len(width) - 1
         k = (torch.searchsorted(self.edges, x, right=True) - 1).clamp_(0, last)
-        after = width[(k + 1).clamp_(max=last)]
-        return torch.minimum(width[k], torch.maximum(self.edges[k + 1] - x, after))
+        rest, now, after = self.edges[k + 1] - x, width[k], width[(k + 1).clamp_(max=last)]
+        wider = now + (after - now) * (1 - rest / now).clamp_(0, 1)
+        return torch.where(after > now, wider, torch.minimum(now, torch.maximum(rest, after)))
 
 
 class View(NamedTuple):
@@ -129,8 +134,9 @@ def panels(views: Sequence[Stepped], level: int = 0) -> Panels:
         step = torch.full_like(z, WIDEST)
         for view in views:
             step = torch.minimum(step, view.step(z))
-        parts = ((goal - z) / (step * 2.0**-level)).clamp_(min=1e-3).mul_(1 - 1e-9).ceil_()
-        after = torch.where(parts <= 1, goal, z + (goal - z) / parts)
+        gap, step = goal - z, step * 2.0**-level
+        after = torch.where(gap <= EVENLY * step, z + 0.5 * gap, z + step)
+        after = torch.where(gap <= (1 + 1e-9) * step, goal, after)
         lows.append(z)
         widths.append(after - z)
         z = after
@@ -182,8 +188,8 @@ def walk(ends: list[float], step: Callable[[float], float]) -> list[float]:
     edges = [ends[0]]
     for _, goal in pairwise(ends):
         while (gap := goal - edges[-1]) > 0:
-            parts = math.ceil(gap / max(step(edges[-1]), 1e-12 * gap) - 1e-9)
-            edges.append(goal if parts <= 1 else edges[-1] + gap / parts)
+            width = max(step(edges[-1]), 1e-9 * gap)
+            edges.append(goal if gap <= (1 + 1e-9) * width else edges[-1] + min(width, 0.5 * gap if gap <= EVENLY * width else gap))
     return edges
 
 

@@ -24,7 +24,7 @@ POINTS = 16  # in a panel
 LAYER = 7.5  # beyond so many s a kink is not felt
 TURN = 5.0  # s, the width of a panel on which a smoothed kink is integrated
 FAR = 1e3
-ENOUGH, MOST = 1e-12, 8  # error, and parts of the panels of g for which it is wanted
+ENOUGH, MOST = 3e-11, 8  # error, and parts of the panels of g for which it is wanted
 CHUNK = 1 << 12  # points taken at once
 
 
@@ -71,7 +71,7 @@ class Smoothed(NamedTuple):
     """E g(x + s·w) for s between `low` and `high`, and x between the outermost edges."""
 
     edges: Tensor  # [K + 1]
-    powers: Tensor  # of t in [−1, 1] on every panel: [S, POINTS, K], S Chebyshev coefficients in s
+    powers: Tensor  # of t in [−1, 1] on every panel: [S, POINTS, K], S Chebyshev coefficients in log s
     low: float
     high: float
     error: float  # the last coefficients, relative to the largest value on the panel
@@ -79,8 +79,7 @@ class Smoothed(NamedTuple):
     def at(self, s: Tensor) -> Tensor:
         """The polynomials for every s `[E]`: `[POINTS, E, K]`."""
         count, points, panels = self.powers.shape
-        half = 0.5 * (self.high - self.low)
-        t = (s - 0.5 * (self.low + self.high)) / half if half else torch.zeros_like(s)
+        t = (s / self.low).log_().mul_(2 / math.log(self.high / self.low)).sub_(1) if count > 1 else s
         mixed = polynomials(t.clamp(-1, 1), count).T if count > 1 else torch.ones_like(s)[:, None]
         return (mixed @ self.powers.flatten(1)).view(len(s), points, panels).movedim(1, 0).contiguous()
 
@@ -115,9 +114,9 @@ def smoothed(g: Fn, seen: Profile, s: Tensor, low: float, high: float) -> Smooth
 
 def _smoothed(g: Fn, seen: Profile, s: Tensor, ends: tuple[float, float], parts: int) -> Smoothed:
     least, most = float(s.min()), float(s.max())
-    count = 1 if most <= least * (1 + 1e-12) else 5 + math.ceil(8 * math.log2(most / least))
+    count = 1 if most <= least * (1 + 1e-12) else 6 + math.ceil(12 * math.log2(most / least))
     nodes, in_s = chebyshev(count, s.device)
-    heights = 0.5 * (least + most) + 0.5 * (most - least) * nodes
+    heights = least * (most / least) ** (0.5 + 0.5 * nodes)
     edges = torch.tensor(_edges(g, seen, (least, most), ends, parts), dtype=torch.float64, device=s.device)
     t, in_x = chebyshev(POINTS, s.device)
     x = 0.5 * (edges[1:] + edges[:-1])[:, None] + 0.5 * edges.diff()[:, None] * t  # [K, POINTS]
