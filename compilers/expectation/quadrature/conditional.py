@@ -16,14 +16,13 @@ from torch import Tensor
 
 from netsor.compilers.expectation.functions import Fn, scaled
 from netsor.compilers.expectation.gauss import EPS, Gauss, ratio
-from netsor.compilers.expectation.quadrature import panels as rules
 from netsor.compilers.expectation.quadrature import smoothed as tables
-from netsor.compilers.expectation.quadrature.panels import Panels, Profile, View, panels
+from netsor.compilers.expectation.quadrature.panels import REACH, Panels, Profile, View, panels, profile
 from netsor.compilers.expectation.quadrature.smoothed import Blurred, Smoothed, smoothed
 
 FEWEST = 12  # entries for which a table of G is worth the while
-ENTRIES, PANELS = 1 << 13, 1 << 11  # taken at once
-SAMPLE = 3  # entries that are taken again with panels of half the width
+ENTRIES, PANELS = 1 << 11, 4096
+REACHES = (REACH, 12.0, 17.0, 24.0, 34.0)  # the larger ones for functions that grow exponentially
 ENOUGH, LEVELS = 1e-11, 4
 
 
@@ -51,6 +50,7 @@ class Pair(NamedTuple):
     g: Fn
     of_f: Profile
     of_g: Profile
+    reach: float
 
 
 def expectation(f: Fn, g: Fn, on: Gauss) -> tuple[Tensor, float]:
@@ -71,22 +71,37 @@ def expectation(f: Fn, g: Fn, on: Gauss) -> tuple[Tensor, float]:
 
 
 def _one_side(f: Fn, g: Fn, entries: Entries) -> tuple[Tensor, float]:
-    both = Pair(f, g, rules.profile(f, entries.m1, entries.s1), rules.profile(g, entries.m2, entries.s2))
-    some = torch.linspace(0, len(entries.m1) - 1, min(SAMPLE, len(entries.m1)), device=entries.m1.device).long()
-    few = entries.take(some.unique())
-    size = (_square(f, both.of_f, few.m1, few.s1) * _square(g, both.of_g, few.m2, few.s2)).sqrt()
+    some = _some(entries)
+    few = entries.take(some)
+    reach = next((r for r in REACHES if _decays(f, few.m1, few.s1, r) and _decays(g, few.m2, few.s2, r)), REACHES[-1])
+    of_f, of_g = profile(f, entries.m1, entries.s1, reach), profile(g, entries.m2, entries.s2, reach)
+    both = Pair(f, g, of_f, of_g, reach)
+    size = (_square(f, of_f, few.m1, few.s1, reach) * _square(g, of_g, few.m2, few.s2, reach)).sqrt()
     finer, off, level = _singly(both, few, 0), math.inf, 0
     while level < LEVELS and not off <= ENOUGH:
         level += 1
         coarse, finer = finer, _singly(both, few, level)
         off = float(ratio((finer - coarse).abs(), size).max())
     value, table = _values(both, entries, level - 1)
-    off = max(off, float(ratio((finer - value[some.unique()]).abs(), size).max()))
+    off = max(off, float(ratio((finer - value[some]).abs(), size).max()))
     return value, off + table + 64 * EPS
 
 
-def _square(f: Fn, seen: Profile, mean: Tensor, deviation: Tensor) -> Tensor:
-    return tables.direct(lambda x: f.call(x).square(), seen, mean, deviation)
+def _some(entries: Entries) -> Tensor:
+    """Entries that are taken again with panels of half the width: those of extreme means and deviations."""
+    ends = [x.argmax() for x in (entries.s1, entries.s2, entries.m1.abs(), entries.m2.abs())]
+    return torch.stack([*ends, entries.s1.argmin()]).unique()
+
+
+def _decays(f: Fn, mean: Tensor, deviation: Tensor, reach: float) -> bool:
+    """Is the root of f²·density at ±reach below 1e-8 of √E f²?"""
+    at = torch.linspace(-reach, reach, 129, dtype=torch.float64, device=mean.device)
+    values = f.call(mean[:, None] + deviation[:, None] * at).abs() * torch.exp(-0.25 * at**2)
+    return bool((values[:, [0, -1]].amax(1) <= 1e-8 * values.square().mean(1).sqrt() + 1e-290).all())
+
+
+def _square(f: Fn, seen: Profile, mean: Tensor, deviation: Tensor, reach: float) -> Tensor:
+    return tables.direct(lambda x: f.call(x).square(), seen, mean, deviation, reach)
 
 
 def _values(both: Pair, entries: Entries, level: int) -> tuple[Tensor, float]:
@@ -108,9 +123,9 @@ def _rule(both: Pair, entries: Entries, level: int) -> tuple[Callable[[Entries],
         return lambda some: _on_the_line(both, some, level), 0.0
     if len(entries.rest) < FEWEST:
         return lambda some: _nested(both, some, level), 0.0
-    reach = rules.REACH * entries.slope
-    low, high = float((entries.m2 - reach).min()), float((entries.m2 + reach).max())
-    table = smoothed(both.g, both.of_g, entries.rest, low, high)
+    far = both.reach * entries.slope
+    ends = float((entries.m2 - far).min()), float((entries.m2 + far).max())
+    table = smoothed(both.g, both.of_g, entries.rest, ends, both.reach)
     return lambda some: _tabulated(both, table, some, level), table.error
 
 
@@ -122,7 +137,7 @@ def _tabulated(both: Pair, table: Smoothed, entries: Entries, level: int) -> Ten
         first, last = int(found.entry[0]), int(found.entry[-1]) + 1
         return table.values(table.at(entries.rest[first:last]), found.entry - first, right.at(found.entry, z))
 
-    return _outer(both.f, left, panels([left, Blurred(right, entries.rest)], level), inner)
+    return _outer(both.f, left, panels([left, Blurred(right, entries.rest)], both.reach, level), inner)
 
 
 def _nested(both: Pair, entries: Entries, level: int) -> Tensor:
@@ -131,9 +146,9 @@ def _nested(both: Pair, entries: Entries, level: int) -> Tensor:
 
     def inner(found: Panels, z: Tensor) -> Tensor:
         mean, rest = right.at(found.entry, z), entries.rest[found.entry, None].expand_as(z)
-        return tables.direct(both.g.call, both.of_g, mean.reshape(-1), rest.reshape(-1), level).view_as(z)
+        return tables.direct(both.g.call, both.of_g, mean.reshape(-1), rest.reshape(-1), both.reach, level).view_as(z)
 
-    return _outer(both.f, left, panels([left, Blurred(right, entries.rest)], level), inner)
+    return _outer(both.f, left, panels([left, Blurred(right, entries.rest)], both.reach, level), inner)
 
 
 def _singly(both: Pair, entries: Entries, level: int) -> Tensor:
@@ -147,7 +162,9 @@ def _singly(both: Pair, entries: Entries, level: int) -> Tensor:
 def _on_the_line(both: Pair, entries: Entries, level: int) -> Tensor:
     """Entries of ρ = ±1, where v is a function of u."""
     left, right = _views(both, entries)
-    return _outer(both.f, left, panels([left, right], level), lambda found, z: both.g.call(found.inside(right, z)))
+    return _outer(
+        both.f, left, panels([left, right], both.reach, level), lambda found, z: both.g.call(found.inside(right, z))
+    )
 
 
 def _views(both: Pair, entries: Entries) -> tuple[View, View]:

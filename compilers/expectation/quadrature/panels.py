@@ -21,6 +21,7 @@ from netsor.compilers.expectation.series.grid import NODES as POINTS
 from netsor.compilers.expectation.series.grid import cardinal, filled
 
 REACH = 8.5  # 2e-17 of the Gaussian lies outside
+FAR = 1e3
 WIDEST = 4.5  # panel for the Gaussian itself
 NODES = 14
 FIRST, GROWTH = 4.0, 4.0  # panels near 0 and near kinks before they are tested, and their growth with the distance
@@ -72,7 +73,7 @@ class View(NamedTuple):
         if not self.stops or not len(self.profile.kinks):
             return self.mean.new_zeros((len(self.mean), 0))
         z = (self.profile.kinks - self.mean[:, None]) / self.slope[:, None]
-        return torch.where(self.slope[:, None] > 0, z, REACH).clamp_(-REACH, REACH)
+        return torch.where(self.slope[:, None] > 0, z, FAR).clamp_(-FAR, FAR)
 
 
 class Stepped(Protocol):
@@ -104,7 +105,8 @@ class Panels(NamedTuple):
         """mean + slope·z, kept on the panel's side of every kink whatever the rounding."""
         x = view.at(self.entry, z)
         kinks = view.profile.kinks
-        if not len(kinks):
+        apart = view.slope[self.entry] * self.width > 1e-12 * x[:, 0].abs()
+        if not len(kinks) or bool(apart.all()):
             return x
         beside = torch.cat([kinks.new_full((1,), -math.inf), kinks, kinks.new_full((1,), math.inf)])
         middle = z.shape[1] // 2
@@ -122,15 +124,15 @@ def _legendre(device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.tensor(0.5 * (x + 1), device=device), torch.tensor(0.5 * w, device=device)
 
 
-def panels(views: Sequence[Stepped], level: int = 0) -> Panels:
-    """The panels of every entry, each divided into 2^level."""
+def panels(views: Sequence[Stepped], reach: float, level: int = 0) -> Panels:
+    """The panels of every entry on [−reach, reach], each divided into 2^level."""
     ends = torch.cat([view.ends() for view in views], 1)
-    z = ends.new_full((len(ends),), -REACH)
+    z = ends.new_full((len(ends),), -reach)
     lows, widths = [], []
     for _ in range(STEPS):
-        if bool((z >= REACH).all()):
+        if bool((z >= reach).all()):
             break
-        goal = torch.cat([ends.masked_fill(ends <= z[:, None], REACH), z.new_full((len(z), 1), REACH)], 1).amin(1)
+        goal = torch.cat([ends.masked_fill(ends <= z[:, None], reach), z.new_full((len(z), 1), reach)], 1).amin(1)
         step = torch.full_like(z, WIDEST)
         for view in views:
             step = torch.minimum(step, view.step(z))
@@ -149,9 +151,9 @@ def panels(views: Sequence[Stepped], level: int = 0) -> Panels:
 # ---------------------------------------------------------------- profiles
 
 
-def profile(f: Fn, mean: Tensor, deviation: Tensor) -> Profile:
+def profile(f: Fn, mean: Tensor, deviation: Tensor, reach: float) -> Profile:
     """Panels within reach of every N(mean, deviation²) on which f is a polynomial of degree 11."""
-    far = (REACH + 1) * deviation + 1e-300
+    far = (reach + 1) * deviation + 1e-300
     low, high = float((mean - far).min()), float((mean + far).max())
     inner = sorted({c for c in f.kinks if low < c < high})
     centres = sorted({0.0, *f.kinks})
@@ -189,7 +191,11 @@ def walk(ends: list[float], step: Callable[[float], float]) -> list[float]:
     for _, goal in pairwise(ends):
         while (gap := goal - edges[-1]) > 0:
             width = max(step(edges[-1]), 1e-9 * gap)
-            edges.append(goal if gap <= (1 + 1e-9) * width else edges[-1] + min(width, 0.5 * gap if gap <= EVENLY * width else gap))
+            edges.append(
+                goal
+                if gap <= (1 + 1e-9) * width
+                else edges[-1] + min(width, 0.5 * gap if gap <= EVENLY * width else gap)
+            )
     return edges
 
 

@@ -17,23 +17,22 @@ from torch import Tensor
 
 from netsor.compilers.expectation.functions import Call, Fn
 from netsor.compilers.expectation.gauss import ratio
-from netsor.compilers.expectation.quadrature.panels import REACH, Profile, View, panels, walk
+from netsor.compilers.expectation.quadrature.panels import FAR, Profile, View, panels, walk
 from netsor.compilers.expectation.series.interpolate import chebyshev, polynomials
 
 POINTS = 16  # in a panel
 LAYER = 7.5  # beyond so many s a kink is not felt
 TURN = 5.0  # s, the width of a panel on which a smoothed kink is integrated
-FAR = 1e3
 ENOUGH, MOST = 3e-11, 8  # error, and parts of the panels of g for which it is wanted
 CHUNK = 1 << 12  # points taken at once
 
 
-def direct(call: Call, seen: Profile, x: Tensor, s: Tensor, level: int = 0) -> Tensor:
+def direct(call: Call, seen: Profile, x: Tensor, s: Tensor, reach: float, level: int = 0) -> Tensor:
     """E g(x + s·w), a quadrature each; x and s flat, `[N]`."""
     out = torch.empty_like(x)
     for i in range(0, len(x), CHUNK):
         view = View(seen, x[i : i + CHUNK], s[i : i + CHUNK])
-        found = panels([view], level)
+        found = panels([view], reach, level)
         z, w = found.nodes()
         sums = (w * call(found.inside(view, z))).sum(1)
         out[i : i + CHUNK] = torch.zeros_like(view.mean).index_add_(0, found.entry, sums)
@@ -58,7 +57,7 @@ class Blurred(NamedTuple):
     def ends(self) -> Tensor:
         """The kinks, and where their layers begin and end."""
         centre, layer = self._layers()
-        return torch.cat([centre - layer, centre + layer], 1).clamp_(-REACH, REACH)
+        return torch.cat([centre - layer, centre + layer], 1)
 
     def _layers(self) -> tuple[Tensor, Tensor]:
         slope = self.view.slope[:, None]
@@ -71,23 +70,23 @@ class Smoothed(NamedTuple):
     """E g(x + s·w) for s between `low` and `high`, and x between the outermost edges."""
 
     edges: Tensor  # [K + 1]
-    powers: Tensor  # of t in [−1, 1] on every panel: [S, POINTS, K], S Chebyshev coefficients in log s
+    powers: Tensor  # of t in [−1, 1] on every panel: [POINTS, S, K], S Chebyshev coefficients in log s
     low: float
     high: float
     error: float  # the last coefficients, relative to the largest value on the panel
 
     def at(self, s: Tensor) -> Tensor:
         """The polynomials for every s `[E]`: `[POINTS, E, K]`."""
-        count, points, panels = self.powers.shape
+        count = self.powers.shape[1]
         t = (s / self.low).log_().mul_(2 / math.log(self.high / self.low)).sub_(1) if count > 1 else s
         mixed = polynomials(t.clamp(-1, 1), count).T if count > 1 else torch.ones_like(s)[:, None]
-        return (mixed @ self.powers.flatten(1)).view(len(s), points, panels).movedim(1, 0).contiguous()
+        return mixed @ self.powers
 
     def values(self, polynomial: Tensor, entry: Tensor, x: Tensor) -> Tensor:
         """At x `[P, N]`, whose rows belong to the entries `[P]` of `at`."""
-        last = len(self.edges) - 2
-        panel = (torch.searchsorted(self.edges, x) - 1).clamp_(0, last)
         low, high = self.edges[:-1], self.edges[1:]
+        last = len(low) - 1
+        panel = (torch.searchsorted(self.edges, x) - 1).clamp_(0, last)
         scale, shift = 2 / (high - low), -(high + low) / (high - low)
         t = torch.addcmul(_picked(shift, panel), x, _picked(scale, panel)).clamp_(-1, 1)
         place = panel.add_(entry[:, None] * (last + 1))
@@ -102,17 +101,17 @@ def _picked(values: Tensor, index: Tensor) -> Tensor:
     return values.index_select(0, index.reshape(-1)).view(index.shape)
 
 
-def smoothed(g: Fn, seen: Profile, s: Tensor, low: float, high: float) -> Smoothed:
-    """For these s, within an octave, and x between low and high."""
+def smoothed(g: Fn, seen: Profile, s: Tensor, ends: tuple[float, float], reach: float) -> Smoothed:
+    """For these s, within an octave, and x between the ends."""
     parts = 2
-    found = _smoothed(g, seen, s, (low, high), parts)
+    found = _smoothed(g, seen, s, ends, reach, parts)
     while found.error > ENOUGH and parts < MOST:
         parts *= 2
-        found = _smoothed(g, seen, s, (low, high), parts)
+        found = _smoothed(g, seen, s, ends, reach, parts)
     return found
 
 
-def _smoothed(g: Fn, seen: Profile, s: Tensor, ends: tuple[float, float], parts: int) -> Smoothed:
+def _smoothed(g: Fn, seen: Profile, s: Tensor, ends: tuple[float, float], reach: float, parts: int) -> Smoothed:
     least, most = float(s.min()), float(s.max())
     count = 1 if most <= least * (1 + 1e-12) else 6 + math.ceil(12 * math.log2(most / least))
     nodes, in_s = chebyshev(count, s.device)
@@ -121,11 +120,11 @@ def _smoothed(g: Fn, seen: Profile, s: Tensor, ends: tuple[float, float], parts:
     t, in_x = chebyshev(POINTS, s.device)
     x = 0.5 * (edges[1:] + edges[:-1])[:, None] + 0.5 * edges.diff()[:, None] * t  # [K, POINTS]
     at = (heights[:, None, None].expand(-1, *x.shape), x.expand(count, *x.shape))
-    values = direct(g.call, seen, at[1].reshape(-1), at[0].reshape(-1)).view(at[0].shape)
+    values = direct(g.call, seen, at[1].reshape(-1), at[0].reshape(-1), reach).view(at[0].shape)
     size = values.abs().amax((0, 2)).clamp(min=seen.small + 1e-290)
     found = torch.einsum("skn,nm,st->tmk", values, in_x, in_s)
     off = found[:, -2:].abs().sum((0, 1)) + (found[-2:].abs().sum((0, 1)) if count > 1 else 0.0)
-    powers = torch.einsum("smk,mp->spk", found, _monomials(s.device))
+    powers = torch.einsum("smk,mp->psk", found, _monomials(s.device))
     return Smoothed(edges, powers, least, most, float((off / size).max()))
 
 
