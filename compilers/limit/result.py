@@ -17,10 +17,11 @@ import sympy as sp
 from netsor import ir
 from netsor.build.declared import as_program
 from netsor.compilers.finite.inputs import Group, bind
-from netsor.compilers.limit.answers import Answer, LineAnswers, Question, SampledAnswers
+from netsor.compilers.limit.answers import Answer, LineAnswers, Question
 from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import no_nngp, no_ntk
 from netsor.compilers.limit.polynomial import Gaussians, NotPolynomial
+from netsor.compilers.limit.sampled import SampledAnswers
 from netsor.compilers.limit.training import by_step, converged, remedy
 from netsor.errors import InputError, UnsupportedError
 from netsor.facts import known, lookup
@@ -34,13 +35,14 @@ METHODS = ("exact", "quadrature", "sampled")
 
 def limit(
     p: Any, x: Any = None, tol: float | None = None, samples: int | None = None, seed: int = 0,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] = METHODS, memory: float = 2e9, progress: bool | None = None,
 ) -> LimitResult:  # fmt: skip
     """The true limit of a program on inputs x, by the general Master Theorem; backward lines are added for the NTK.
 
     Each question by the first of `methods` that answers it: exact rationals when all functions are polynomials,
     quadrature where expectations are of one or two Gaussian variables, else samples (`tol` and `samples` as in
-    `ns.compile`). `result.gia` answers the same questions under the gradient independence assumption.
+    `ns.compile`; `memory` bounds their bytes; `progress` draws a bar, by default on a terminal). `result.gia` answers
+    the same questions under the gradient independence assumption.
     """
     unknown = [m for m in methods if m not in METHODS]
     if unknown or not methods:
@@ -48,7 +50,8 @@ def limit(
     program = with_backward(as_program("ns.limit", p))
     groups = bind(program, x)
     chosen = tuple(m for m in METHODS if m in methods)
-    return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)
+    options = {"tol": tol, "samples": samples, "seed": seed, "memory": memory, "progress": progress}
+    return LimitResult(program, groups, True, options, chosen)
 
 
 class LimitResult(Tabled):
