@@ -126,6 +126,13 @@ def three_model(p: Parameters, x: Tensor) -> Tensor:
     return read(p["v"], dense(p["V"], dense(p["W"], embed(p["U"], x))))
 
 
+def deep_model(p: Parameters, x: Tensor) -> Tensor:
+    h = torch.tanh(embed(p["W1"], x) + p["b1"][:, None])
+    for l in (2, 3):
+        h = torch.tanh(dense(p[f"W{l}"], h) + p[f"b{l}"][:, None])
+    return read(p["v"], h)
+
+
 def tied() -> ns.Program:
     p = ns.Program("tied")
     n, x = p.width("n"), p.data("x")
@@ -243,6 +250,10 @@ def against_networks(
 
 NETWORKS: dict[str, Any] = {
     "mlp": (mlp(depth=2, phi="tanh"), mlp_model, mlp_shapes, X, Y, 2, 0.7, {"tests": TESTS}),
+    "three hidden layers": (
+        mlp(depth=3, phi="tanh"), deep_model, lambda n: {**mlp_shapes(n), "W3": (n, n), "b3": (n,)}, X, Y, 2, 0.7,
+        {"tests": TESTS},
+    ),
     "three linear layers": (
         three(), three_model, lambda n: {"U": (n, 2), "V": (n, n), "W": (n, n), "v": (n,)}, X, Y, 2, 0.3, {},
     ),
