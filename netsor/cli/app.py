@@ -176,7 +176,7 @@ def _train(commands: Any) -> None:
     command.add_argument("--reduction", default="mean", choices=("mean", "sum"), help="over samples; default: mean")
     text = "steps whose NTK and feature kernel are computed, with their alignment with the targets, as 0,10"
     command.add_argument("--kernels", type=_steps, default=(), metavar="T,T", help=text)
-    command.add_argument("--samples", type=_positive, metavar="N", help="draws, where the limit is sampled")
+    command.add_argument("--samples", type=_positive, default=2**15, metavar="N", help="draws; default: 32768")
     command.add_argument("--memory", type=_number, default=2e9, metavar="BYTES", help="of the draws; default: 2e9")
     command.add_argument("--widths", type=_widths, default=(64, 256), metavar="N,N", help="default: 64,256")
     command.add_argument("--seeds", type=_positive, default=5, metavar="N", help="networks per width; default: 5")
