@@ -1,4 +1,4 @@
-"""Questions about a limit, answered exactly, by quadrature, or from samples."""
+"""Questions about a limit, answered line by line: exactly or by quadrature."""
 
 from __future__ import annotations
 
@@ -13,17 +13,12 @@ import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.tangent import trained_vectors
 from netsor.compilers.limit.exact import Algebra, Exact, Sample, dot
 from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import Outputs, Place, Read, elements, unrolled
 from netsor.compilers.limit.polynomial import NotPolynomial, number
-from netsor.compilers.sampler.estimate import estimate
-from netsor.compilers.sampler.kernels import needed, ntk_terms
-from netsor.compilers.sampler.paths import Drawn, Paths
-from netsor.errors import InputError
 from netsor.facts import covariance, fan_in, ratio, reached, trained_uses
 from netsor.passes.unroll import Unrolled
 
@@ -223,76 +218,3 @@ def rational(value: Fraction | sp.Expr) -> sp.Expr:
 
 def _ratio(width: ir.Dimension | None) -> Fraction:
     return number(ratio(width))
-
-
-class SampledAnswers:
-    """Means over scrambles with standard errors; families keep their axes after the sample."""
-
-    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, **options: Any) -> None:
-        self.program, self.groups, self.coupled = p, groups, coupled
-        self.total = sum(len(g.samples) for g in groups)
-        self.options = options
-        self.stored = 0
-
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """All questions from the same draws."""
-        paths = Paths(self.program, self.groups, self.coupled, needed=self._needed(questions))
-
-        def sample(normals: Any) -> dict[str, Tensor]:
-            drawn = paths.draw(normals)
-            self.stored = drawn.made
-            found = {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
-            return found | {f"scale {i}": self._scale(q, drawn) for i, q in enumerate(questions)}
-
-        with torch.no_grad():
-            found = estimate(sample, _relative, lambda: self.stored, **self.options)
-        return [(found.mean[str(i)], found.error[str(i)]) for i in range(len(questions))]
-
-    def _needed(self, questions: Sequence[Question]) -> frozenset[ir.Var]:
-        kernels = [q[0] for q in questions if len(q) == 1]
-        return needed(self.program, kernels) | {v for q in questions for v in q if isinstance(v, ir.Var)}
-
-    def _answer(self, question: Question, drawn: Drawn) -> Tensor:
-        match question:
-            case ("moment", u, power):
-                return self._stacked(drawn, u, lambda x: x.pow(power).mean(-1))
-            case ("scalar", c):
-                return self._stacked(drawn, c, lambda x: x)
-            case ("second_moment", u, v):
-                return finite.second_moment(drawn.networks, drawn.results, u, v)
-            case ("nngp",):
-                return finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
-            case _:
-                return sum(ntk_terms(drawn, drawn).values(), torch.zeros((), dtype=torch.float64))
-
-    def _scale(self, question: Question, drawn: Drawn) -> Tensor:
-        """What errors are relative to: E|Z|^k of a moment, √(E Z² E Z̄²) of a second moment, 1 of a scalar."""
-
-        def largest(u: ir.Var, power: int) -> Tensor:
-            return torch.stack([r.values[u].data.abs().pow(power).mean(-1).amax() for r in drawn.results]).amax()
-
-        match question:
-            case ("moment", u, power):
-                return largest(u, power)
-            case ("second_moment", u, v):
-                return (largest(u, 2) * largest(v, 2)).sqrt()
-            case ("scalar", _):
-                return torch.ones((), dtype=torch.float64)
-            case _:
-                return self._answer(question, drawn).abs().amax()
-
-    def _stacked(self, drawn: Drawn, var: ir.Var, value: Callable[[Tensor], Tensor]) -> Tensor:
-        parts = [value(r.values[var].data) for r in drawn.results]
-        if len({part.shape[1:] for part in parts}) > 1:
-            raise InputError(f"{var} has axes whose sizes differ between samples", code="NT602")
-        out = parts[0].new_zeros(self.total, *parts[0].shape[1:])
-        for network, part in zip(drawn.networks, parts, strict=True):
-            out[list(network.group.samples)] = part.expand(network.samples, *part.shape[1:])
-        return out
-
-
-def _relative(mean: dict[str, Tensor], error: dict[str, Tensor]) -> float:
-    """The largest standard error of an answer relative to its scale."""
-    names = [name for name in mean if not name.startswith("scale") and mean[name].numel()]
-    scales = {name: float(mean[f"scale {name}"]) for name in names}
-    return max((float(error[name].amax()) / scales[name] for name in names if scales[name] > 0), default=0.0)

@@ -16,10 +16,11 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.finite.inputs import Group
-from netsor.compilers.limit.answers import Answer, LineAnswers, Question, SampledAnswers
+from netsor.compilers.limit.answers import Answer, LineAnswers, Question
 from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import no_nngp, no_ntk
 from netsor.compilers.limit.polynomial import Gaussians, NotPolynomial
+from netsor.compilers.limit.sampled import SampledAnswers
 from netsor.compilers.limit.training import by_step, converged, remedy
 from netsor.errors import InputError, UnsupportedError
 from netsor.facts import known, lookup

@@ -183,11 +183,15 @@ def _train(commands: Any) -> None:
     command.add_argument("--lr", type=_number, required=True, metavar="RATE", help="the learning rate")
     command.add_argument("--loss", default="mse", choices=("mse", "cross-entropy"), help="default: mse")
     command.add_argument("--reduction", default="mean", choices=("mean", "sum"), help="over samples; default: mean")
+    text = "steps whose NTK and feature kernel are computed, with their alignment with the targets, as 0,10"
+    command.add_argument("--kernels", type=_steps, default=(), metavar="T,T", help=text)
+    command.add_argument("--samples", type=_positive, default=2**15, metavar="N", help="draws; default: 32768")
+    command.add_argument("--memory", type=_number, default=2e9, metavar="BYTES", help="of the draws; default: 2e9")
     command.add_argument("--widths", type=_widths, default=(64, 256), metavar="N,N", help="default: 64,256")
     command.add_argument("--seeds", type=_positive, default=5, metavar="N", help="networks per width; default: 5")
     command.add_argument("--plot", metavar="OUT.png", help="draw the losses against the step")
     _force(command)
-    command.add_argument("--json", action="store_true", help="print JSON, with the outputs")
+    command.add_argument("--json", action="store_true", help="print JSON, with outputs and kernels")
 
 
 def _report(commands: Any) -> None:
@@ -234,6 +238,10 @@ def _number(text: str) -> float:
 
 def _widths(text: str) -> tuple[int, ...]:
     return tuple(_positive(part.strip()) for part in text.split(","))
+
+
+def _steps(text: str) -> tuple[int, ...]:
+    return tuple(_count(part.strip()) for part in text.split(","))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -73,12 +73,14 @@ def train(args: argparse.Namespace) -> int:
 
     from netsor.passes.train import train as trained
 
-    q = trained(p, x, y, args.steps, args.lr, loss=args.loss, reduction=args.reduction, test_inputs=test)
+    q = trained(
+        p, x, y, args.steps, args.lr, loss=args.loss, reduction=args.reduction, test_inputs=test, kernels=args.kernels
+    )  # fmt: skip
 
     from netsor.compilers.limit import limit as true_limit
     from netsor.compilers.predict.curves import curves
 
-    found = curves(true_limit(q), args.widths, args.seeds)
+    found = curves(true_limit(q, samples=args.samples, memory=args.memory), args.widths, args.seeds)
     print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if args.json else found)
     if args.plot is not None:
         from netsor.cli.plot import draw

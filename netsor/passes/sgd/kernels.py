@@ -48,7 +48,9 @@ class Kernels:
             self._return(name, t, kernel)
             if self.targets is not None:
                 self._return(f"{name}_alignment", t, self._alignment(kernel))
-            self._return(f"{name}_cosine", t, self._cosine(kernel, self.first.setdefault(name, kernel)))
+            if name in self.first:
+                self._return(f"{name}_cosine", t, self._cosine(kernel, self.first[name]))
+            self.first.setdefault(name, kernel)
 
     def _return(self, name: str, t: int, value: Expr) -> None:
         self.p.returns(f"{name}[{t}]", self.p.let(free_name(self.p, f"{name}_t{t}"), value))
