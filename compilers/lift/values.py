@@ -109,7 +109,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Input:
-    """An array of the program: data nodes, their dimensions, and the one that comes last as features (None: scalars)."""
+    """An array of the program: data nodes, their dimensions, the one that comes last as features (None: scalars)."""
 
     steps: tuple[Step, ...]
     dims: Dims

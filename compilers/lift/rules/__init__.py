@@ -5,6 +5,7 @@ from netsor.compilers.lift.rules import (
     contract,
     convolution,
     elementwise,
+    joins,
     normalisation,
     parts,
     randomness,
@@ -15,6 +16,6 @@ from netsor.compilers.lift.rules import (
 from netsor.compilers.lift.rules.table import RULES, near
 
 __all__ = [
-    "RULES", "attention", "contract", "convolution", "elementwise", "near", "normalisation", "parts", "randomness",
-    "recurrent", "reduce", "shapes",
+    "RULES", "attention", "contract", "convolution", "elementwise", "joins", "near", "normalisation", "parts",
+    "randomness", "recurrent", "reduce", "shapes",
 ]  # fmt: skip

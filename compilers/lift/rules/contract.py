@@ -43,12 +43,22 @@ def placed(
         known = L.matrices[w.name] = _made(L, w, rows, cols, features, taps, lookup)
     width = L.wide(_one_wide(L, cols)) if isinstance(cols, tuple) else cols.rows
     turned = known.matrix if known.row_dim == rows else known.matrix.T
-    if turned.var.cols != width or (known.row_dim != rows and turned.var.dims):
+    theirs = known.cols if known.row_dim == rows else known.rows
+    if isinstance(cols, tuple) and theirs:
+        _same_parts(L, cols, theirs)
+    if turned.var.cols != width or (isinstance(cols, tuple) and [a.size for a in cols] != [a.size for a in theirs]):
         raise L.no_rule(
             f"the parameter {w.name} is applied to different things (another input, other axes)",
             "one parameter is one matrix: apply it to inputs of one kind, concatenated along a finite axis if need be",
         )
     return known, turned
+
+
+def _same_parts(L: Lifter, mine: Dim, theirs: Dim) -> None:
+    """A width that one use takes in parts is in parts for all."""
+    for one, other in ((mine, theirs), (theirs, mine)):
+        if len(one) == 1 and len(other) > 1:
+            raise L.split(one[0], [a.size for a in other])
 
 
 def shared_readout(L: Lifter, name: str) -> Exception:
@@ -101,9 +111,10 @@ def applied_to(L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Ax
         raise mixed(L)
     _one_wide(L, v.dims[place])
     entry, M = placed(L, w, rows, v.dims[place], taps=taps)
-    table = {a.axis: b.axis for a, b in zip(v.dims[place], entry.cols, strict=True) if a.axis and b.axis}
+    inner, outer = (entry.cols, entry.rows) if entry.row_dim == rows else (entry.rows, entry.cols)
+    table = {a.axis: b.axis for a, b in zip(v.dims[place], inner, strict=True) if a.axis and b.axis}
     table |= {taps: entry.taps} if taps is not None and entry.taps is not None else {}
-    here = {a.axis for a in entry.rows if a.axis}
+    here = {a.axis for a in outer if a.axis}
     table |= {
         a.axis: L.program.fresh_axis(a.axis.name, a.size[0])
         for a in v.atoms
@@ -111,8 +122,7 @@ def applied_to(L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Ax
     }
     v = renamed(v, table)
     expr = _product(L, M, v)
-    turned = entry.row_dim != rows
-    result = tuple(replace(a, rows=a.rows | {(w.name, rows)}) for a in (entry.cols if turned else entry.rows))
+    result = tuple(replace(a, rows=a.rows | {(w.name, rows)}) for a in outer)
     for axis in (a.axis for a in v.dims[place] if a.axis):
         expr = expr.sum(axis)
     if taps is not None:
