@@ -132,6 +132,8 @@ def grouped(atoms: Sequence[Atom], sizes: Sequence[Size]) -> Dims | Atom:
                 return dim[-1] if dim else atoms[-1]
             dim.append(left.pop(0))
         dims.append(tuple(dim))
+    if dims and all(a.size == (1, 1) for a in left):
+        dims[-1], left = (*dims[-1], *left), []
     return tuple(dims) if not left else left[0]
 
 

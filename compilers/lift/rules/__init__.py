@@ -8,6 +8,7 @@ from netsor.compilers.lift.rules import (
     joins,
     normalisation,
     parts,
+    pools,
     randomness,
     recurrent,
     reduce,
@@ -16,6 +17,6 @@ from netsor.compilers.lift.rules import (
 from netsor.compilers.lift.rules.table import RULES, near
 
 __all__ = [
-    "RULES", "attention", "contract", "convolution", "elementwise", "joins", "near", "normalisation", "parts",
+    "RULES", "attention", "contract", "convolution", "elementwise", "joins", "near", "normalisation", "parts", "pools",
     "randomness", "recurrent", "reduce", "shapes",
 ]  # fmt: skip

@@ -101,7 +101,9 @@ def _made(
     return Placed(W, power, rows, found, columns, taps)
 
 
-def applied_to(L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Axis | None = None) -> Value:
+def applied_to(
+    L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Axis | None = None, summed: bool = True
+) -> Value:  # fmt: skip
     """Σ over dimension `dim` of x (and the taps): the result has the rows in its place."""
     if isinstance(x, Data):
         return _to_data(L, w, x, dim, rows)
@@ -125,7 +127,7 @@ def applied_to(L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Ax
     result = tuple(replace(a, rows=a.rows | {(w.name, rows)}) for a in outer)
     for axis in (a.axis for a in v.dims[place] if a.axis):
         expr = expr.sum(axis)
-    if taps is not None:
+    if taps is not None and summed:
         expr = expr.sum(entry.taps or taps)
     dims = tuple(result if i == place else d for i, d in enumerate(v.dims))
     return Value(dims, expr, v.power + entry.power)
@@ -284,4 +286,4 @@ def _embedding(L: Lifter, w: Any, ids: Any, *_: Any, **__: Any) -> Value:
     return Value((*dims, entry.rows), M @ data, entry.power)
 
 
-__all__ = ["applied_to", "contract", "contracted", "placed", "values_product", "with_bias"]
+__all__ = ["applied_to", "contract", "contracted", "placed", "read_out", "values_product", "with_bias"]

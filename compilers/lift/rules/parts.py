@@ -49,16 +49,21 @@ def element(L: Lifter, v: Value, place: int, index: int, what: str = "one index 
 def taken(L: Lifter, v: Value, place: int, positions: Positions, what: str = "a part of it is read") -> Value:
     """The positions of a finite dimension, in this order: y[s] = Σ_t [t = positions_s] x[t]."""
     atoms = v.dims[place]
-    axes = axes_of(L, atoms, what)
+    axes_of(L, atoms, what)
     total = product(atoms)[0]
     if list(positions) == list(range(total)):
         return v
     if len(positions) == 1 and positions[0] is not None:
         one = element(L, v, place, positions[0])
         return replace(one, dims=(*one.dims[:place], (), *one.dims[place:]))
-    p, size = L.program, len(positions)
+    return mapped(L, v, place, [[int(t == s) for t in range(total)] for s in positions], what)
+
+
+def mapped(L: Lifter, v: Value, place: int, rows: Sequence[Sequence[Any]], what: str = "its positions mix") -> Value:
+    """A linear map of the positions of a finite dimension: y[s] = Σ_t rows[s][t] x[t]."""
+    p, size, atoms = L.program, len(rows), v.dims[place]
+    axes = axes_of(L, atoms, what)
     out = p.fresh_axis(axes[0].name if axes else "part", size)
-    rows = [[int(t == s) for t in range(total)] for s in positions]
     inner = [ir.Dim(axis, a.size[0]) for axis, a in zip(axes, atoms, strict=True)]
     weights = p.constant(nested(rows, [size, *(a.size[0] for a in atoms)]), (out, *inner))
     expr = weights * as_expr(p, v)
@@ -67,7 +72,7 @@ def taken(L: Lifter, v: Value, place: int, positions: Positions, what: str = "a 
     return Value(replaced(v.dims, place, (Atom("axis", (size, size), out),)), expr, v.power)
 
 
-def nested(rows: Sequence[Sequence[int]], sizes: Sequence[int]) -> Any:
+def nested(rows: Sequence[Sequence[Any]], sizes: Sequence[int]) -> Any:
     flat: list[Any] = [x for row in rows for x in row]
     for size in reversed(sizes[1:]):
         flat = [flat[i : i + size] for i in range(0, len(flat), size)]
@@ -202,4 +207,4 @@ def padded(size: int, before: int, after: int, mode: str) -> Positions:
     return where
 
 
-__all__ = ["Positions", "axes_of", "both", "nested", "padded", "part", "replaced", "sizes_of", "taken"]
+__all__ = ["Positions", "axes_of", "both", "mapped", "nested", "padded", "part", "replaced", "sizes_of", "taken"]

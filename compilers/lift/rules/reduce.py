@@ -9,7 +9,7 @@ from netsor.build.program import moment
 from netsor.compilers.lift.export import Pair
 from netsor.compilers.lift.lifter import Lifter, as_expr
 from netsor.compilers.lift.rules.elementwise import times
-from netsor.compilers.lift.rules.shapes import mixed
+from netsor.compilers.lift.rules.shapes import mixed, whole_axis
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import Value, product, without
 
@@ -51,4 +51,23 @@ def listed(dims: Any) -> list[int]:
     return list(dims) if isinstance(dims, list | tuple) else [dims]
 
 
-__all__ = ["averaged", "listed"]
+@rule("amax", "max")
+def _amax(L: Lifter, x: Any, dims: Any = None, keepdim: bool = False) -> Any:
+    """The coordinatewise maximum over finite dimensions."""
+    if dims is not None and not isinstance(dims, int | list | tuple):
+        raise L.no_rule("the maximum of two tensors")
+    v = L.value(x)
+    found = largest(L, v, range(len(v.dims)) if dims is None else listed(dims), keepdim)
+    return [found, None] if L.step.name == "max" and dims is not None else found
+
+
+def largest(L: Lifter, v: Value, dims: Sequence[int], keep: bool) -> Value:
+    gone = [d % len(v.dims) for d in dims]
+    expr = as_expr(L.program, v)
+    for atom in (a for i in gone for a in v.dims[i]):
+        if whole_axis(L, (atom,), "its maximum is taken") is not None:
+            expr = expr.max(atom.axis)  # type: ignore[arg-type]
+    return Value(without(v.dims, gone, keep), expr, v.power)
+
+
+__all__ = ["averaged", "largest", "listed"]
