@@ -52,8 +52,10 @@ def transposed_of_data(n: int) -> nn.Module:
     def forward(m: Any, x: torch.Tensor) -> Any:
         return m.out(torch.relu(m.b(torch.relu(m.a(x)))).flatten(1))
 
-    return Net(forward, a=nn.ConvTranspose1d(3, n, 2, stride=2), b=nn.ConvTranspose1d(n, n, 3, padding=1),
-               out=nn.Linear(12 * n, 1))  # fmt: skip
+    a = nn.ConvTranspose1d(3, n, 2, stride=2)  # torch's own variance is 1/(3 · outputs · taps)
+    nn.init.normal_(a.weight, std=3**-0.5)
+    nn.init.normal_(a.bias)
+    return Net(forward, a=a, b=nn.ConvTranspose1d(n, n, 3, padding=1), out=nn.Linear(12 * n, 1))
 
 
 def output_at_positions(n: int) -> nn.Module:

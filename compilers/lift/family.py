@@ -50,11 +50,7 @@ def _resized(module: nn.Module, table: dict[int, int]) -> nn.Module:
     twin = copy.deepcopy(module)
     known: dict[int, nn.Parameter] = {}
     for sub in twin.modules():
-        for name, value in list(vars(sub).items()):
-            if type(value) is int and value in table:
-                setattr(sub, name, table[value])
-            elif isinstance(value, tuple) and value and all(type(v) is int for v in value) and set(value) & set(table):
-                setattr(sub, name, tuple(table.get(v, v) for v in value))
+        _attributes(sub, table)
         for name, p in list(sub.named_parameters(recurse=False)):
             if id(p) not in known:
                 shape = [table.get(s, s) for s in p.shape]
@@ -69,6 +65,15 @@ def _resized(module: nn.Module, table: dict[int, int]) -> nn.Module:
         if reset is not None:
             reset()
     return twin
+
+
+def _attributes(sub: nn.Module, table: dict[int, int]) -> None:
+    """Whole numbers, and tuples of them, that are sizes."""
+    for name, value in list(vars(sub).items()):
+        if type(value) is int and value in table:
+            setattr(sub, name, table[value])
+        elif isinstance(value, tuple) and all(type(v) is int for v in value) and set(value) & set(table):
+            setattr(sub, name, tuple(table.get(v, v) for v in value))
 
 
 def _same_values(module: nn.Module, fresh: Sequence[nn.Module]) -> None:

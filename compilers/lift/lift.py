@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
@@ -26,6 +26,7 @@ from netsor.compilers.lift.values import Constant, Data, Input, Outputs, Paramet
 from netsor.errors import Diagnostic, InputError
 
 Make = Callable[[int], nn.Module]
+Attention = Literal["as_is", "1/d"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Lifted:
 def from_torch(
     make: Make | nn.Module, example_inputs: torch.Tensor | Sequence[torch.Tensor], *,
     widths: tuple[int, int] | Set[int] = (64, 96), parametrisation: Parametrisation = "as_is",
+    attention: Attention = "as_is",
 ) -> Lifted:  # fmt: skip
     """The program of `make(n)` as n → ∞, with Θ = lim Σ_p η_p(n) ⟨∂f/∂p, ∂f̄/∂p⟩.
 
@@ -83,35 +85,36 @@ def from_torch(
     Instead of `make` a module, with the set of the sizes that are widths: `widths={256, 512}`.
     "as_is": η is one rate for all parameters, n^k with the largest k at which the kernel is finite (1/n for torch's
     own layers). "ntk": η_p = 1/fan-in of each matrix and 1 for vectors. What has no limit or no rule raises
-    UnsupportedError (NT8xx); `findings` are the warnings.
+    UnsupportedError (NT8xx); `findings` are the warnings. attention="1/d" reads scores q·k/√d, which stay random, as
+    q·k/d.
     """
     inputs = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
     if isinstance(make, nn.Module) and isinstance(widths, Set):
         make, base = family(make, widths)
         widths = (base, 2 * base)
-    _check_arguments(make, inputs, widths, parametrisation)
+    _check_arguments(make, inputs, widths, parametrisation, attention)
     assert not isinstance(widths, Set) and not isinstance(make, nn.Module)
     with torch.random.fork_rng(devices=[]):
         exported = export(make, inputs, widths)
         known = laws(make, widths[0])  # after the graph is known not to depend on the width
     _check_values(exported)
     _check_randomness(exported)
-    first = _lifted(exported, known, parametrisation, None)
+    first = _lifted(exported, known, parametrisation, None, attention)
     if parametrisation == "ntk":
         return _result(*first)
     natural = first[0].arrays.natural
     trained = [e for name, e in natural.items() if first[0].arrays.trained[name]]
-    return _result(*_lifted(exported, known, parametrisation, min(trained, default=Fraction(0))))
+    return _result(*_lifted(exported, known, parametrisation, min(trained, default=Fraction(0)), attention))
 
 
-def _check_arguments(make: Any, inputs: Sequence[Any], widths: Any, parametrisation: Any) -> None:
+def _check_arguments(make: Any, inputs: Sequence[Any], widths: Any, parametrisation: Any, attention: Any) -> None:
     def bad(message: str, hint: str) -> InputError:
         return InputError(message, code="NT616", severity="error", hint=hint)
 
     if isinstance(make, nn.Module) or not callable(make):
         raise bad(f"make is a function of the width that builds the module, got {type(make).__name__}",
-                  "ns.from_torch(lambda n: Net(n), x): the limit is of a family of modules; or widths={64}, the sizes of"
-                  " a module that grow")  # fmt: skip
+                  "ns.from_torch(lambda n: Net(n), x): the limit is of a family of modules; or widths={64}, the sizes"
+                  " of a module that grow")  # fmt: skip
     if not inputs or any(not isinstance(x, torch.Tensor) or x.ndim == 0 or len(x) == 0 for x in inputs):
         raise bad(
             "example_inputs are tensors with samples in the first dimension", "ns.from_torch(make, torch.randn(2, 10))"
@@ -120,6 +123,8 @@ def _check_arguments(make: Any, inputs: Sequence[Any], widths: Any, parametrisat
         raise bad(f"widths are two different whole numbers, got {widths}", "widths=(64, 96)")
     if parametrisation not in ("as_is", "ntk"):
         raise bad(f"parametrisation is 'as_is' or 'ntk', got {parametrisation!r}", "see the page on PyTorch")
+    if attention not in ("as_is", "1/d"):
+        raise bad(f"attention is 'as_is' or '1/d', got {attention!r}", "'1/d' reads scores q·k/√d as q·k/d")
 
 
 def _check_values(exported: Exported) -> None:
@@ -166,7 +171,11 @@ def _width_of(named: Mapping[str, torch.Tensor], exported: Exported) -> int:
 
 
 def _lifted(
-    exported: Exported, known: Mapping[str, Law], parametrisation: Parametrisation, common: Fraction | None
+    exported: Exported,
+    known: Mapping[str, Law],
+    parametrisation: Parametrisation,
+    common: Fraction | None,
+    attention: Attention,
 ) -> tuple[Lifter, Outputs]:
     """The program of an export; a new fact about a parameter's dimension starts it again."""
     facts = Facts()
@@ -178,7 +187,7 @@ def _lifted(
         trained = {name: q.requires_grad for name, q in named.items()}
         shapes = {name: "×".join(map(str, _shape(exported, name))) for name in named}
         arrays = Arrays(p, known, trained, shapes, parametrisation, common)
-        lifter = Lifter(p, exported, arrays, facts, DataArrays(p, exported, facts.groups))
+        lifter = Lifter(p, exported, arrays, facts, DataArrays(p, exported, facts.groups), attention)
         try:
             return lifter, _interpreted(lifter)
         except Restart as restart:

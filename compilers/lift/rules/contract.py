@@ -9,11 +9,12 @@ import sympy as sp
 
 from netsor import ir
 from netsor.build.expressions import Expr, Matrix
-from netsor.build.program import dot
 from netsor.compilers.lift.layout import marked
-from netsor.compilers.lift.lifter import Lifter, as_expr
+from netsor.compilers.lift.lifter import Lifter
+from netsor.compilers.lift.rules.dimensions.parts import taken
+from netsor.compilers.lift.rules.dimensions.shapes import mixed
 from netsor.compilers.lift.rules.elementwise import combined, times
-from netsor.compilers.lift.rules.shapes import mixed
+from netsor.compilers.lift.rules.products import values_product
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import (
     Atom,
@@ -26,6 +27,7 @@ from netsor.compilers.lift.values import (
     Placed,
     Term,
     Value,
+    grouped,
     product,
     renamed,
 )
@@ -243,40 +245,11 @@ def _addmm(L: Lifter, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) 
     return with_bias(L, y, c)
 
 
-def values_product(L: Lifter, a: Value, b: Value) -> Value:
-    """a[…, i, j] b[…, j, k] of two activations; j is a width (scores) or an axis (a mix of vectors)."""
-    if len(a.dims) < 2 or len(b.dims) < 2:
-        raise L.no_rule("a product of activations with fewer than two dimensions")
-    empty: Dim = ()
-    x = Value((*a.dims[:-1], empty, a.dims[-1]), a.expr, a.power)  # … i 1 j
-    y = Value((*b.dims[:-2], empty, b.dims[-1], b.dims[-2]), b.expr, b.power)  # … 1 k j
-    return contracted(L, x, y)
-
-
-def contracted(L: Lifter, x: Value, y: Value) -> Value:
-    """Σ over the last dimension of the product of two values."""
-    x, y, dims = L.aligned(x, y)
-    last = dims[-1]
-    if any(a.kind == "sample" for a in last):
-        raise mixed(L)
-    wide = [a for a in last if a.kind == "wide"]
-    if len(wide) > 1:
-        raise L.no_rule("a sum over several widths")
-    left, right = as_expr(L.program, x), as_expr(L.program, y)
-    ratio, power = sp.Integer(1), x.power + y.power
-    if wide:
-        expr = dot(left, right)
-        ratio, power = sp.sympify(L.wide(wide[0]).ratio), power + 1
-    else:
-        expr = left * right
-    for axis in (a.axis for a in last if a.axis):
-        expr = expr.sum(axis)
-    return Value(dims[:-1], expr if ratio == 1 else expr * ratio, power)
-
-
 @rule("embedding")
 def _embedding(L: Lifter, w: Any, ids: Any, *_: Any, **__: Any) -> Value:
     """Rows of a table: one-hot data, without division by the number of rows."""
+    if isinstance(w, Parameter) and isinstance(ids, Constant):
+        return _positions(L, w, ids)
     if not isinstance(w, Parameter) or not isinstance(ids, Data):
         raise L.no_rule(
             "a table or indices that are computed from parameters", "tables are parameters, indices are data"
@@ -286,4 +259,15 @@ def _embedding(L: Lifter, w: Any, ids: Any, *_: Any, **__: Any) -> Value:
     return Value((*dims, entry.rows), M @ data, entry.power)
 
 
-__all__ = ["applied_to", "contract", "contracted", "placed", "read_out", "values_product", "with_bias"]
+def _positions(L: Lifter, w: Parameter, ids: Constant) -> Value:
+    """Rows of a table at fixed positions: a family of vectors."""
+    v, flat = L.value(w), [int(i) for i in ids.values[0].flatten()]
+    found = taken(L, v, 0, flat)
+    sizes = [*ids.sizes, (1, 1)]
+    dims = grouped(found.dims[0], ids.sizes)
+    if isinstance(dims, Atom):
+        raise L.no_rule(f"a table read at positions of the shape {[s[0] for s in sizes]}", "positions in one dimension")
+    return replace(found, dims=(*dims, *found.dims[1:]))
+
+
+__all__ = ["applied_to", "contract", "placed", "read_out", "with_bias"]

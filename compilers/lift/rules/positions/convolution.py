@@ -12,8 +12,16 @@ from netsor.compilers.lift.export import Pair
 from netsor.compilers.lift.layout import marked
 from netsor.compilers.lift.lifter import Lifter, as_expr
 from netsor.compilers.lift.rules.contract import applied_to, placed, read_out, with_bias
+from netsor.compilers.lift.rules.positions.windows import (
+    listed,
+    offsets,
+    pads_of,
+    resized,
+    spatial,
+    unwindowed,
+    windowed,
+)
 from netsor.compilers.lift.rules.table import rule
-from netsor.compilers.lift.rules.windows import listed, offsets, pads_of, resized, spatial, unwindowed, windowed
 from netsor.compilers.lift.values import Atom, Data, Dim, Dims, Outputs, Parameter, Value, renamed
 
 

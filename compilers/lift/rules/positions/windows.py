@@ -10,7 +10,7 @@ from typing import Any, Literal
 from netsor import ir
 from netsor.build.expressions import Expr
 from netsor.compilers.lift.lifter import Lifter, as_expr
-from netsor.compilers.lift.rules.shapes import whole_axis
+from netsor.compilers.lift.rules.dimensions.shapes import whole_axis
 from netsor.compilers.lift.values import Atom, Dims, Value
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from netsor import ir
 from netsor.compilers.lift.export import Size
 from netsor.compilers.lift.lifter import Lifter, as_expr
+from netsor.compilers.lift.rules.dimensions.parts import axes_of, both, nested, padded, replaced, sizes_of, taken
 from netsor.compilers.lift.rules.elementwise import combined, is_zero
-from netsor.compilers.lift.rules.parts import axes_of, both, nested, padded, replaced, sizes_of, taken
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import Atom, Constant, Dim, Outputs, Value, product
 

@@ -10,7 +10,7 @@ from typing import Any
 from netsor import ir
 from netsor.compilers.lift.export import Pair, Size
 from netsor.compilers.lift.lifter import Lifter, as_expr
-from netsor.compilers.lift.rules.shapes import tensor, whole_axis, with_dims
+from netsor.compilers.lift.rules.dimensions.shapes import tensor, whole_axis, with_dims
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import Atom, Constant, Dim, Dims, Outputs, Value, product
 

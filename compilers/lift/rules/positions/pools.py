@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from netsor.compilers.lift.lifter import Lifter, as_expr
-from netsor.compilers.lift.rules.parts import mapped
+from netsor.compilers.lift.rules.dimensions.parts import mapped
+from netsor.compilers.lift.rules.positions.windows import listed, resized, spatial, windowed
 from netsor.compilers.lift.rules.reduce import averaged, largest
 from netsor.compilers.lift.rules.table import rule
-from netsor.compilers.lift.rules.windows import listed, resized, spatial, windowed
 from netsor.compilers.lift.values import Value, product
 
 
