@@ -115,6 +115,11 @@ def affine(L: Lifter, v: Value, w: Any, b: Any) -> Value:
     return v
 
 
+@rule("_native_batch_norm_legit_no_training")
+def _batch_norm_evaluated(L: Lifter, x: Any, w: Any, b: Any, mean: Any, var: Any, momentum: Any, eps: Any) -> list[Any]:
+    return [_batch_norm(L, x, w, b, mean, var, False, momentum, eps), None, None]
+
+
 @rule("batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "native_batch_norm")
 def _batch_norm(
     L: Lifter, x: Any, w: Any, b: Any, mean: Any = None, var: Any = None, training: Any = True, momentum: Any = 0.1,

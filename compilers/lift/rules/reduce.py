@@ -82,19 +82,19 @@ def _amax(L: Lifter, x: Any, dims: Any = None, keepdim: bool = False) -> Any:
 
 @rule("var", "std", "var_mean")
 def _var(
-    L: Lifter, x: Any, dims: Any = None, unbiased: Any = None, *, correction: Any = 1, keepdim: bool = False
-) -> Any:
+    L: Lifter, x: Any, dims: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+) -> Any:  # fmt: skip
     """The variance over dimensions; over a width the correction vanishes."""
-    if unbiased is not None:
-        raise L.no_rule("unbiased=", "correction=")
-    v = L.value(x)
+    if isinstance(dims, bool):
+        dims, unbiased = None, dims
+    v, less = L.value(x), int(unbiased) if correction is None else correction
     over = [d % len(v.dims) for d in (range(len(v.dims)) if dims is None else listed(dims))]
     mean = averaged(L, v, over, True)
     centre = combined(L, v, times(L, mean, -1), operator.add)
     found = averaged(L, Value(centre.dims, as_expr(L.program, centre) ** 2, 2 * v.power), over, keepdim)
     count = product([a for d in over for a in v.dims[d]])
-    if count[0] == count[1]:
-        found = times(L, found, count[0] / (count[0] - (1 if correction is None else correction)))
+    if count[0] == count[1] and less:
+        found = times(L, found, count[0] / (count[0] - less))
     if L.step.name == "var_mean":
         return [found, mean if keepdim else replace(mean, dims=without(mean.dims, over, False))]
     return Value(found.dims, as_expr(L.program, found).sqrt(), found.power / 2) if L.step.name == "std" else found

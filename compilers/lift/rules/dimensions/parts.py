@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from netsor import functions as fn
 from netsor import ir
 from netsor.compilers.lift.export import Pair, Size
 from netsor.compilers.lift.lifter import Lifter, as_expr
 from netsor.compilers.lift.rules.dimensions.shapes import tensor, whole_axis, with_dims
+from netsor.compilers.lift.rules.elementwise import applied
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import Atom, Constant, Dim, Dims, Outputs, Value, product
 
@@ -154,6 +156,18 @@ def _split(L: Lifter, x: Any, how: Any = None, dim: int = 0) -> list[Any]:
         found.append(part(L, v, place, start, size))
         start = (start[0] + size[0], start[1] + size[1])
     return found
+
+
+@rule("glu")
+def _glu(L: Lifter, x: Any, dim: int = -1) -> Value:
+    """The first half times the sigmoid of the second."""
+    v = L.value(x)
+    place = dim % len(v.dims)
+    whole = product(v.dims[place])
+    half = (whole[0] // 2, whole[1] // 2)
+    first, second = part(L, v, place, (0, 0), half), part(L, v, place, half, half)
+    a, b, dims = L.aligned(first, applied(L, second, fn.sigmoid))
+    return Value(dims, a.expr * b.expr, a.power)
 
 
 @rule("flip")
