@@ -218,5 +218,5 @@ def _softmax(line: ir.Softmax, read: Lookup, axes: Sequence[str]) -> Value:
         return Value(torch.softmax(scores, dim), tuple(axes))
     scores, mask = torch.broadcast_tensors(scores, read(line.mask).aligned(axes))
     largest = scores.masked_fill(mask == 0, -torch.inf).amax(dim, keepdim=True)
-    weights = mask * torch.exp(torch.minimum(scores - largest.detach(), torch.zeros_like(scores)))
+    weights = mask * torch.exp((scores - largest.detach()).masked_fill(mask == 0, 0.0))
     return Value(weights / weights.sum(dim, keepdim=True), tuple(axes))

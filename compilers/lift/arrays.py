@@ -163,15 +163,25 @@ class Arrays:
         ))  # fmt: skip
         return Law(law.kind, law.mean, Power(sp.Integer(0)))
 
-    def vector(self, name: str, label: str, width: ir.Width, axes: Sequence[ir.Axis], node: Any) -> Any:
-        """A vector (family) of the width; the number 0 when nothing is left of it in the limit."""
+    def vector(
+        self, name: str, label: str, width: ir.Width, axes: Sequence[ir.Axis], node: Any, count: int | None = None
+    ) -> Any:  # fmt: skip
+        """A vector (family) of the width, `count` of whose are summed; 0 when nothing is left of it in the limit."""
         law = self.law(name, node)
-        scale = self.scale(name, law.var.at_zero(), sp.Integer(1), sp.Integer(1), Fraction(0))
+        scale = self.scale(name, law.var.at_zero(), sp.Integer(1), sp.Rational(1, count or 1), Fraction(0))
         self.uniform(name, law, node)
         mean = number(law.mean.at_zero())
         gone = mean == 0 and scale.var == 0 and not scale.trainable
         self.scales[name] = Power(1 / sp.sympify(scale.multiplier))
-        self.row(name, "vector", law, None, scale.rate, "0 in the limit" if gone else label)
+        fan = None if count is None else Power(sp.Integer(count))
+        self.row(
+            name,
+            "vector" if count is None else "depthwise kernel",
+            law,
+            fan,
+            scale.rate,
+            "0 in the limit" if gone else label,
+        )
         if gone:
             return 0
         return self.program.vector(

@@ -79,12 +79,13 @@ class DataArrays:
     def scalars(self, x: Data, node: Any) -> tuple[Dims, Expr]:
         """Data as C-vars given with each sample."""
         dims = self.dims(x, node)
-        if x.step not in self._arrays:
+        key = (x.step, x.function)
+        if key not in self._arrays:
             name = free_name(self.program, x.step.node.name)
             axes = tuple(a.axis for d in dims for a in d if a.axis)
-            self._arrays[x.step] = self.program.scalar(name, axes=axes, per_sample=True)
-            self.specs[name] = Input((x.step,), dims, None)
-        return dims, self._arrays[x.step]
+            self._arrays[key] = self.program.scalar(name, axes=axes, per_sample=True)
+            self.specs[name] = Input((x.step,), dims, None, function=x.function)
+        return dims, self._arrays[key]
 
     def features(
         self, x: Data, dim: int, parameter: str, node: Any, classes: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,10 @@ from netsor.compilers.lift.findings import refused
 from netsor.compilers.lift.lifter import Lifter
 from netsor.compilers.lift.values import SAMPLE, Input
 from netsor.errors import InputError
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "": lambda x: x, "exp": torch.exp, "reciprocal": torch.reciprocal, "not": lambda x: 1 - x,
+}  # fmt: skip
 
 
 def check_samples(L: Lifter) -> None:
@@ -45,7 +49,7 @@ def _computed(exported: Exported, step: Step, inputs: Sequence[torch.Tensor]) ->
 def _array(exported: Exported, spec: Input, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     """The array of the program; several tensors of data lie along its first axis."""
     found = [_samples_first(_computed(exported, step, inputs), spec) for step in spec.steps]
-    return found[0] if len(found) == 1 else torch.stack(found, 1)
+    return FUNCTIONS[spec.function](found[0] if len(found) == 1 else torch.stack(found, 1))
 
 
 def _samples_first(value: torch.Tensor, spec: Input) -> torch.Tensor:

@@ -34,6 +34,8 @@ from netsor.compilers.lift.values import (
 )
 from netsor.errors import UnsupportedError
 
+MASKED = frozenset({"softmax", "_softmax", "masked_fill", "where", "scaled_dot_product_attention"})
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -57,6 +59,7 @@ class Lifter:
     arrays: Arrays
     facts: Facts
     data: DataArrays
+    attention: str = "as_is"  # "1/d": scores q·k/√d are read as q·k/d
     step: Any = None
     matrices: dict[str, Placed] = field(default_factory=dict)
     vectors: dict[str, Any] = field(default_factory=dict)
@@ -155,6 +158,8 @@ class Lifter:
     def value(self, x: Any) -> Value:
         """Any tensor or number as a value of the program."""
         if isinstance(x, Value):
+            if x.mask is not None and self.step.name not in MASKED:
+                raise self.no_rule("masked scores are read", "masked scores go to a softmax")
             return x
         if isinstance(x, Outputs):
             raise self.refuse(

@@ -11,6 +11,7 @@ from netsor.errors import InputError, user_location
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__netsor_program__"
+HOLDS = "__netsor_holds__"  # what an object that stands for a program has it under
 
 
 def program(function: F) -> F:
@@ -36,6 +37,7 @@ def as_program(what: str, value: Any, parameters: bool = False) -> Any:
 
     Unless `parameters`, its variances and multipliers have to be numbers.
     """
+    value = getattr(value, HOLDS, value)
     if all(hasattr(value, name) for name in ("lines", "outputs", "gradients", "returned")):
         if not parameters:
             _refuse_parameters(what, value)
@@ -67,5 +69,5 @@ def _instead(value: Any) -> str:
     if isinstance(value, type) or (callable(value) and hasattr(value, "__code__")):
         return f"call it: {getattr(value, '__name__', 'f')}(…) returns the program"
     if any(c.__module__.startswith("torch.nn") for c in inspect.getmro(type(value))):
-        return "write its layers with ns.Program and ns.layers, or take one of ns.programs (mlp, cnn, resnet, …)"
+        return "ns.from_torch(make, x).program is the program of a module; make is a function of the width"
     return "make one with ns.Program, ns.parse or ns.programs"

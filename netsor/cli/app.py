@@ -31,7 +31,7 @@ demo, experiments, kernels, language = map(_Commands, ("demo", "experiments", "k
 
 FILE = (
     "a listing (network.netsor, - for standard input), a Python file (network.py, network.py:name) or a built-in"
-    " program (mlp)"
+    " program (mlp); network.py:make of torch modules by width"
 )
 
 

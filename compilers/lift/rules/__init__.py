@@ -3,18 +3,18 @@
 from netsor.compilers.lift.rules import (
     attention,
     contract,
-    convolution,
+    einsum,
     elementwise,
     normalisation,
-    parts,
     randomness,
     recurrent,
     reduce,
-    shapes,
 )
+from netsor.compilers.lift.rules.dimensions import joins, parts, shapes
+from netsor.compilers.lift.rules.positions import convolution, pools
 from netsor.compilers.lift.rules.table import RULES, near
 
 __all__ = [
-    "RULES", "attention", "contract", "convolution", "elementwise", "near", "normalisation", "parts", "randomness",
-    "recurrent", "reduce", "shapes",
+    "RULES", "attention", "contract", "convolution", "einsum", "elementwise", "joins", "near", "normalisation",
+    "parts", "pools", "randomness", "recurrent", "reduce", "shapes",
 ]  # fmt: skip

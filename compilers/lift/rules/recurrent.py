@@ -12,10 +12,10 @@ from netsor import ir
 from netsor.build.expressions import Expr
 from netsor.compilers.lift.lifter import Lifter, Restart
 from netsor.compilers.lift.rules.contract import contract, placed, with_bias
+from netsor.compilers.lift.rules.dimensions.joins import joined, stacked
+from netsor.compilers.lift.rules.dimensions.shapes import rank
 from netsor.compilers.lift.rules.elementwise import applied, combined, is_zero
-from netsor.compilers.lift.rules.parts import joined, stacked
 from netsor.compilers.lift.rules.randomness import dropped
-from netsor.compilers.lift.rules.shapes import rank
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import Atom, Dim, Parameter, Value
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,17 +37,15 @@ def _view(L: Lifter, x: Any, *_: Any, **__: Any) -> Any:
 
 
 def _parts(atoms: Sequence[Atom], atom: Atom, sizes: Sequence[Size]) -> list[Size]:
-    """The consecutive sizes that an atom is taken apart into."""
+    """The sizes of the parts that an atom is taken apart into: ends of dimensions that fall inside it."""
     before = product(atoms[: list(atoms).index(atom)])
-    total = (1, 1)
-    found: list[Size] = []
-    for size in sizes:
-        if size != (1, 1) and total[0] >= before[0]:
-            found.append(size)
-        total = (total[0] * size[0], total[1] * size[1])
-        if total[0] >= before[0] * atom.size[0]:
-            break
-    return found
+    ends = [before, *(product_of(sizes[: i + 1]) for i in range(len(sizes)))]
+    inside = [e for e in dict.fromkeys(ends) if before[0] <= e[0] <= before[0] * atom.size[0]]
+    return [(b[0] // a[0], b[1] // a[1]) for a, b in itertools.pairwise(inside)]
+
+
+def product_of(sizes: Sequence[Size]) -> Size:
+    return math.prod(s[0] for s in sizes), math.prod(s[1] for s in sizes)
 
 
 def _view_parameter(L: Lifter, x: Parameter) -> Parameter:

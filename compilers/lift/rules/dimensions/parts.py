@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from netsor import functions as fn
 from netsor import ir
 from netsor.compilers.lift.export import Pair, Size
 from netsor.compilers.lift.lifter import Lifter, as_expr
-from netsor.compilers.lift.rules.elementwise import combined, is_zero
-from netsor.compilers.lift.rules.shapes import tensor, whole_axis, with_dims
+from netsor.compilers.lift.rules.dimensions.shapes import tensor, whole_axis, with_dims
+from netsor.compilers.lift.rules.elementwise import applied
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import Atom, Constant, Dim, Dims, Outputs, Value, product
 
@@ -23,7 +23,7 @@ def sizes_of(x: Any) -> tuple[Size, ...]:
     return x.sizes if isinstance(x, Constant) else tuple(product(d) for d in x.dims)
 
 
-def _axes(L: Lifter, atoms: Dim, what: str) -> tuple[ir.Axis, ...]:
+def axes_of(L: Lifter, atoms: Dim, what: str) -> tuple[ir.Axis, ...]:
     """The axes of a finite dimension."""
     if len(atoms) < 2:
         axis = whole_axis(L, atoms, what)
@@ -31,7 +31,7 @@ def _axes(L: Lifter, atoms: Dim, what: str) -> tuple[ir.Axis, ...]:
     return tuple(axis for a in atoms for axis in (whole_axis(L, (a,), what),) if axis is not None)
 
 
-def _replaced(dims: Dims, place: int, dim: Dim) -> Dims:
+def replaced(dims: Dims, place: int, dim: Dim) -> Dims:
     return (*dims[:place], dim, *dims[place + 1 :])
 
 
@@ -42,7 +42,7 @@ def element(L: Lifter, v: Value, place: int, index: int, what: str = "one index 
     """One position; the dimension is gone."""
     expr = v.expr
     atoms = v.dims[place]
-    for axis, size in reversed(list(zip(_axes(L, atoms, what), [a.size[0] for a in atoms], strict=True))):
+    for axis, size in reversed(list(zip(axes_of(L, atoms, what), [a.size[0] for a in atoms], strict=True))):
         index, here = divmod(index, size)
         expr = as_expr(L.program, Value((), expr)).at(axis, here)
     return Value((*v.dims[:place], *v.dims[place + 1 :]), expr, v.power)
@@ -51,25 +51,30 @@ def element(L: Lifter, v: Value, place: int, index: int, what: str = "one index 
 def taken(L: Lifter, v: Value, place: int, positions: Positions, what: str = "a part of it is read") -> Value:
     """The positions of a finite dimension, in this order: y[s] = Σ_t [t = positions_s] x[t]."""
     atoms = v.dims[place]
-    axes = _axes(L, atoms, what)
+    axes_of(L, atoms, what)
     total = product(atoms)[0]
     if list(positions) == list(range(total)):
         return v
     if len(positions) == 1 and positions[0] is not None:
         one = element(L, v, place, positions[0])
         return replace(one, dims=(*one.dims[:place], (), *one.dims[place:]))
-    p, size = L.program, len(positions)
+    return mapped(L, v, place, [[int(t == s) for t in range(total)] for s in positions], what)
+
+
+def mapped(L: Lifter, v: Value, place: int, rows: Sequence[Sequence[Any]], what: str = "its positions mix") -> Value:
+    """A linear map of the positions of a finite dimension: y[s] = Σ_t rows[s][t] x[t]."""
+    p, size, atoms = L.program, len(rows), v.dims[place]
+    axes = axes_of(L, atoms, what)
     out = p.fresh_axis(axes[0].name if axes else "part", size)
-    rows = [[int(t == s) for t in range(total)] for s in positions]
     inner = [ir.Dim(axis, a.size[0]) for axis, a in zip(axes, atoms, strict=True)]
-    weights = p.constant(_nested(rows, [size, *(a.size[0] for a in atoms)]), (out, *inner))
+    weights = p.constant(nested(rows, [size, *(a.size[0] for a in atoms)]), (out, *inner))
     expr = weights * as_expr(p, v)
     for axis in axes:
         expr = expr.sum(axis)
-    return Value(_replaced(v.dims, place, (Atom("axis", (size, size), out),)), expr, v.power)
+    return Value(replaced(v.dims, place, (Atom("axis", (size, size), out),)), expr, v.power)
 
 
-def _nested(rows: Sequence[Sequence[int]], sizes: Sequence[int]) -> Any:
+def nested(rows: Sequence[Sequence[Any]], sizes: Sequence[int]) -> Any:
     flat: list[Any] = [x for row in rows for x in row]
     for size in reversed(sizes[1:]):
         flat = [flat[i : i + size] for i in range(0, len(flat), size)]
@@ -93,12 +98,12 @@ def part(L: Lifter, v: Value, place: int, start: Size, size: Size) -> Value:
         whole_axis(L, atoms, "a part of it is read")
     if unit != wide.size:
         raise L.split(wide, [(wide.size[0] // unit[0], wide.size[1] // unit[1]), unit])
-    blocks = Value(_replaced(v.dims, place, tuple(axes)), v.expr, v.power)
+    blocks = Value(replaced(v.dims, place, tuple(axes)), v.expr, v.power)
     found = taken(L, blocks, place, range(start[0] // unit[0], (start[0] + size[0]) // unit[0]))
-    return replace(found, dims=_replaced(found.dims, place, (*found.dims[place], wide)))
+    return replace(found, dims=replaced(found.dims, place, (*found.dims[place], wide)))
 
 
-def _both(x: Any, default: int = 0) -> Size:
+def both(x: Any, default: int = 0) -> Size:
     if isinstance(x, Pair):
         return int(x.values[0]), int(x.values[1])
     number = default if x is None else int(x)
@@ -115,8 +120,8 @@ def _slice(L: Lifter, x: Any, dim: int = 0, start: Any = None, end: Any = None, 
     if isinstance(v, Outputs):
         if not all(a.kind == "out" for a in v.dims[place]):
             raise L.no_rule("a slice of this tensor")
-        return with_dims(L, v, _replaced(v.dims, place, (Atom("out", size),)))
-    first, second = _both(start)
+        return with_dims(L, v, replaced(v.dims, place, (Atom("out", size),)))
+    first, second = both(start)
     if step != 1:
         whole_axis(L, v.dims[place], "some of its coordinates are read")
         return taken(L, v, place, list(range(total[0]))[slice(start, end, step)])
@@ -137,7 +142,7 @@ def _select(L: Lifter, x: Any, dim: int, index: Any) -> Any:
 def _unbind(L: Lifter, x: Any, dim: int = 0) -> list[Any]:
     v = L.value(x)
     place = dim % len(v.dims)
-    _axes(L, v.dims[place], "its coordinates are taken apart")
+    axes_of(L, v.dims[place], "its coordinates are taken apart")
     return [element(L, v, place, i) for i in range(product(v.dims[place])[0])]
 
 
@@ -153,12 +158,24 @@ def _split(L: Lifter, x: Any, how: Any = None, dim: int = 0) -> list[Any]:
     return found
 
 
+@rule("glu")
+def _glu(L: Lifter, x: Any, dim: int = -1) -> Value:
+    """The first half times the sigmoid of the second."""
+    v = L.value(x)
+    place = dim % len(v.dims)
+    whole = product(v.dims[place])
+    half = (whole[0] // 2, whole[1] // 2)
+    first, second = part(L, v, place, (0, 0), half), part(L, v, place, half, half)
+    a, b, dims = L.aligned(first, applied(L, second, fn.sigmoid))
+    return Value(dims, a.expr * b.expr, a.power)
+
+
 @rule("flip")
 def _flip(L: Lifter, x: Any, dims: Sequence[int]) -> Value:
     v = L.value(x)
     for dim in dims:
         place = dim % len(v.dims)
-        _axes(L, v.dims[place], "its order is turned")
+        axes_of(L, v.dims[place], "its order is turned")
         v = taken(L, v, place, list(range(product(v.dims[place])[0]))[::-1])
     return v
 
@@ -170,7 +187,7 @@ def _roll(L: Lifter, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) ->
     v = L.value(x)
     for by, dim in zip(shifts, dims, strict=True):
         place = dim % len(v.dims)
-        _axes(L, v.dims[place], "its coordinates are moved")
+        axes_of(L, v.dims[place], "its coordinates are moved")
         size = product(v.dims[place])[0]
         v = taken(L, v, place, [(i - by) % size for i in range(size)])
     return v
@@ -182,31 +199,9 @@ def _index_select(L: Lifter, x: Any, dim: int, index: Any) -> Value:
         raise L.no_rule("indices that depend on the inputs", "indices that are constants")
     v = L.value(x)
     place = dim % len(v.dims)
-    _axes(L, v.dims[place], "some of its coordinates are read")
+    axes_of(L, v.dims[place], "some of its coordinates are read")
     size = product(v.dims[place])[0]
     return taken(L, v, place, [int(i) % size for i in index.values[0]])
-
-
-@rule("pad", "constant_pad_nd")
-def _pad(L: Lifter, x: Any, pads: Sequence[Any], mode: Any = "constant", value: Any = None) -> Value:
-    """Zeros, or values inside, beyond the ends."""
-    mode, value = (mode, value) if isinstance(mode, str) else ("constant", mode)
-    if mode == "constant" and value:
-        raise L.no_rule(f"padding with {value}", "padding with zeros")
-    v = L.value(x)
-    for i in range(len(pads) // 2):
-        before, after = _both(pads[2 * i]), _both(pads[2 * i + 1])
-        place = len(v.dims) - 1 - i
-        if before == after == (0, 0):
-            continue
-        if any(a.kind == "wide" for a in v.dims[place]) and mode == "constant" and min(*before, *after) >= 0:
-            zero = replace(v, expr=0)
-            parts = [(zero, before), (v, product(v.dims[place])), (zero, after)]
-            kept = [(y, s) for y, s in parts if s[0]]
-            v = joined(L, [y for y, _ in kept], place, [s for _, s in kept])
-            continue
-        v = taken(L, v, place, padded(product(v.dims[place])[0], before[0], after[0], mode))
-    return v
 
 
 def padded(size: int, before: int, after: int, mode: str) -> Positions:
@@ -226,80 +221,4 @@ def padded(size: int, before: int, after: int, mode: str) -> Positions:
     return where
 
 
-# ---------------------------------------------------------------- joined
-
-
-@rule("cat", "concatenate")
-def _cat(L: Lifter, tensors: Sequence[Any], dim: int = 0) -> Value:
-    if any(isinstance(x, Outputs) for x in tensors):
-        raise L.no_rule("outputs are concatenated", "one readout with more outputs")
-    values = [L.value(x) for x in tensors]
-    place = dim % len(values[0].dims)
-    known = [x if isinstance(x, Constant) else v for x, v in zip(tensors, values, strict=True)]
-    return joined(L, values, place, [sizes_of(x)[place] for x in known])
-
-
-def joined(L: Lifter, values: Sequence[Value], place: int, sizes: Sequence[Size] | None = None) -> Value:
-    """Along a dimension: each part placed among zeros, and their sum; widths are blocks of one size."""
-    sizes = [product(v.dims[place]) for v in values] if sizes is None else sizes
-    unit = _block(L, values, place, sizes)
-    counts = [s[0] // unit[0] for s in sizes]
-    axis = L.program.fresh_axis("part", sum(counts))
-    out, start = replace(values[0], expr=0), 0
-    for v, count in zip(values, counts, strict=True):
-        if not is_zero(v):
-            placed = _placed(L, v, place, axis, start)
-            found = placed if is_zero(out) else combined(L, out, placed, operator.add)
-            assert isinstance(found, Value)
-            out = found
-        start += count
-    return out
-
-
-def _block(L: Lifter, values: Sequence[Value], place: int, sizes: Sequence[Size]) -> Size:
-    """The width of the blocks that all parts are multiples of; (1, 1) for finite parts."""
-    wide = [a for v in values if not is_zero(v) for a in v.dims[place] if a.kind == "wide"]
-    if not wide:
-        return (1, 1)
-    unit = (math.gcd(*(s[0] for s in sizes)), math.gcd(*(s[1] for s in sizes)))
-    m, n = L.exported.widths
-    if unit[0] * n != unit[1] * m:
-        raise L.no_rule("widths and finite dimensions are concatenated", "apply a matrix to each, and add")
-    for atom in wide:
-        if atom.size != unit:
-            raise L.split(atom, [(atom.size[0] // unit[0], atom.size[1] // unit[1]), unit])
-    return unit
-
-
-def _placed(L: Lifter, v: Value, place: int, axis: ir.Axis, start: int) -> Value:
-    p, total, atoms = L.program, int(axis.size or 0), v.dims[place]
-    tail: Dim = atoms[-1:] if atoms and atoms[-1].kind == "wide" else ()
-    heads = atoms[: len(atoms) - len(tail)]
-    axes = _axes(L, heads, "it is concatenated")
-    expr, size = as_expr(p, v), product(heads)[0]
-    if axes:
-        rows = [[int(t == s - start) for t in range(size)] for s in range(total)]
-        weights = p.constant(_nested(rows, [total, *(a.size[0] for a in heads)]),
-                             (axis, *(ir.Dim(x, a.size[0]) for x, a in zip(axes, heads, strict=True))))  # fmt: skip
-        expr = weights * expr
-        for one in axes:
-            expr = expr.sum(one)
-    elif expr.rows is None:
-        expr = p.constant([int(s == start) for s in range(total)], (axis,)) * expr
-    else:
-        expr = expr.place(axis, start, total)
-    return Value(_replaced(v.dims, place, (Atom("axis", (total, total), axis), *tail)), expr, v.power)
-
-
-@rule("stack")
-def _stack(L: Lifter, tensors: Sequence[Any], dim: int = 0) -> Value:
-    return stacked(L, [L.value(x) for x in tensors], dim % len(L.step.sizes))
-
-
-def stacked(L: Lifter, values: Sequence[Value], place: int = 0) -> Value:
-    """Along a new dimension."""
-    new = [replace(v, dims=(*v.dims[:place], (), *v.dims[place:])) for v in values]
-    return new[0] if len(new) == 1 else joined(L, new, place)
-
-
-__all__ = ["joined", "padded", "part", "sizes_of", "stacked", "taken"]
+__all__ = ["Positions", "axes_of", "both", "mapped", "nested", "padded", "part", "replaced", "sizes_of", "taken"]
