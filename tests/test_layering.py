@@ -1,6 +1,6 @@
 """The arrows between the folders, read from the import statements.
 
-programs → netsor ← compilers        netsor/__init__.py (lazily), netsor/cli and netsor/sklearn.py know all three
+programs → netsor ← compilers        netsor/__init__.py (lazily), netsor/cli, sklearn.py and gpytorch.py know all three
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Module:
     def knows_all(self) -> bool:
         """The command line, the facade, and the adapters to other libraries."""
         return (
-            self.name in ("netsor", "netsor.sklearn")
+            self.name in ("netsor", "netsor.gpytorch", "netsor.sklearn")
             or self.name == "netsor.cli"
             or self.name.startswith("netsor.cli.")
         )

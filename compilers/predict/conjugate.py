@@ -102,7 +102,7 @@ class Conjugate:
         if prior is None:
             return mean, None
         weights = self.solve("ntk", k["ntk"].T)
-        inner = self.applied("nngp", weights)
+        inner = self.training.applied("nngp", weights, self.outputs)
         if prior.dim() == 2:
             mixed = k["nngp"] @ weights
             return mean, prior - mixed - mixed.T + weights.T @ inner

@@ -26,12 +26,16 @@ class Exact:
         self._kernels = known
         self._systems: dict[Which, System] = {}
 
+    def kernel(self, which: Which) -> Tensor:
+        """The kernel of the training inputs."""
+        if which not in self._kernels:
+            self._kernels[which] = matrix(self.training.whole((which,))[which])
+        return self._kernels[which]
+
     def system(self, which: Which) -> System:
         """The kernel of the training inputs with `diag_reg` on its diagonal."""
         if which not in self._systems:
-            if which not in self._kernels:
-                self._kernels[which] = matrix(self.training.whole((which,))[which])
-            k = self._kernels[which]
+            k = self.kernel(which)
             ridge = self.diag_reg * k.diagonal().mean()
             self._systems[which] = System(k + ridge * torch.eye(len(k), dtype=k.dtype, device=k.device), TITLES[which])
         return self._systems[which]
@@ -53,14 +57,14 @@ class Exact:
         return mean, prior - (half.T @ half if prior.dim() == 2 else (half**2).sum(0))
 
     def ensemble(self, x: Any, rate: Rate | None, prior: Tensor | None) -> Found:
-        """Θ_* A y and K_** − Θ_* A K_*ᵀ − K_* A Θ_*ᵀ + Θ_* A K A Θ_*ᵀ, A = rate(Θ), its inverse for None."""
+        """Θ_* A y and K_** − Θ_* A K_*ᵀ − K_* A Θ_*ᵀ + Θ_* A K A Θ_*ᵀ, A = rate(Θ) or its inverse; K plain."""
         k = self.across(x, ("ntk",) if prior is None else ("nngp", "ntk"))
         theta, across = self.system("ntk"), k["ntk"].T
         weights = theta.inverse(across) if rate is None else theta.apply(rate, across)  # A Θ_*ᵀ
         mean = weights.T @ self.targets.matrix
         if prior is None:
             return mean, None
-        inner = self.system("nngp").matrix @ weights
+        inner = self.kernel("nngp") @ weights
         if prior.dim() == 2:
             mixed = k["nngp"] @ weights
             return mean, prior - mixed - mixed.T + weights.T @ inner

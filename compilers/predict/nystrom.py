@@ -127,7 +127,7 @@ class Nystrom:
         return mean, _less(prior, phi, known, phi)
 
     def ensemble(self, x: Any, rate: Rate | None, prior: Tensor | None) -> Found:
-        """As in `exact`, with Θ = Φ_Θ Φ_Θᵀ + λ and K = Φ_K Φ_Kᵀ + λ."""
+        """As in `exact`, with Θ = Φ_Θ Φ_Θᵀ + λ and K = Φ_K Φ_Kᵀ."""
         names: tuple[Which, ...] = ("ntk",) if prior is None else NAMES
         self._need(names)
         phi = self._at(x, names)
@@ -136,7 +136,7 @@ class Nystrom:
         if prior is None:
             return mean, None
         mixed = self._moments["nngp", "ntk"]  # Φ_Kᵀ Φ_Θ
-        inner = mixed.T @ mixed + self.ridge("nngp") * self._moments["ntk", "ntk"]
+        inner = mixed.T @ mixed
         less = _less(prior, phi["nngp"], mixed @ moved, phi["ntk"])
         less = less - (prior - less).T if prior.dim() == 2 else 2 * less - prior
         return mean, -_less(-less, phi["ntk"], moved @ inner @ moved, phi["ntk"])

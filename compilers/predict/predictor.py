@@ -78,8 +78,8 @@ class Predictor:
     """The infinite network given training data: K is its NNGP, Θ its NTK, X the training inputs, n·k the size of y.
 
     Training minimises L = Σ |f(X) − y|² / (2 n k) by gradient flow ḟ = −Θ ∂L/∂f, the initial f being a sample of the
-    Gaussian process with mean 0 and covariance K (Lee et al. 2019, Eq. 14–16). To K(X, X) and to Θ(X, X) is added
-    `diag_reg` times the mean of their diagonals. Computed in float64.
+    Gaussian process with mean 0 and covariance K (Lee et al. 2019, Eq. 14–16). To a kernel that is solved with, Θ(X, X)
+    in training and K(X, X) in a posterior, is added `diag_reg` times the mean of its diagonal. Computed in float64.
     """
 
     def __init__(

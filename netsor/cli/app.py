@@ -142,6 +142,9 @@ def _kernel(commands: Any) -> None:
         "--get", type=_names, default=("nngp", "ntk"), metavar="NAMES",
         help="nngp, ntk, terms and names of the program's vectors, with commas; default: nngp,ntk",
     )  # fmt: skip
+    command.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the program's variances"
+    )
     command.add_argument("--dtype", default="float64", choices=("float32", "float64"), help="default: float64")
     command.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 …")
     _convention(command)

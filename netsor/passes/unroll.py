@@ -20,6 +20,7 @@ from netsor import ir
 from netsor.build.constants import free_name
 from netsor.build.expressions import Expr
 from netsor.build.program import Program
+from netsor.build.scales import multiplied, plain
 from netsor.errors import Location, ProgramError, UnsupportedError
 from netsor.positions import Index, axis_covariance, limit_at, size_at, sources
 
@@ -170,7 +171,7 @@ class Unrolled:
 
     def _array(self, line: ir.InputMatrix | ir.InputVector, index: Index, name: str) -> ir.Var:
         if isinstance(line, ir.InputVector):
-            var = line.var * axis_covariance(line, index, index)
+            var = multiplied(line.var, axis_covariance(line, index, index))
             line = dataclasses.replace(line, var=var, cov=self._cov(line, index), axis_cov=())
         known = self.shared.get((line.out, tuple(index.values())))
         if isinstance(known, ir.Var):
@@ -189,7 +190,8 @@ class Unrolled:
         if line.axis_cov:
             for there in self.indices(line.out):
                 if tuple(there.values()) < tuple(index.values()):
-                    c = line.var * axis_covariance(line, index, there)
+                    c = multiplied(line.var, axis_covariance(line, index, there))
+                    c = plain(c, f"the covariance of two elements of {line.out}", line.loc)
                     found += [(self.get(line.out, there), c)] if c != 0 else []
         return tuple(found)
 
