@@ -23,7 +23,8 @@ from pages import blocks, start  # noqa: E402  the tests' own reader
 
 GALLERY, FIGURES = ROOT / "docs" / "gallery", ROOT / "docs" / "figures" / "gallery"
 STYLE = {
-    "svg.hashsalt": "netsor", "svg.fonttype": "path", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
+    "svg.hashsalt": "netsor", "svg.fonttype": "path", "font.size": 9,
+    "axes.spines.top": False, "axes.spines.right": False,
 }  # fmt: skip
 
 
