@@ -548,3 +548,29 @@ def test_check_loads_neither_torch_nor_scipy() -> None:
     script += "print(*[m for m in ('torch', 'scipy', 'matplotlib', 'tqdm') if m in sys.modules]); sys.exit(code)"
     done = process(sys.executable, "-c", script)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, ""), done.stderr
+
+
+# ---------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("netsor sim", ["simulate"]), ("netsor derive --for", ["--format"]), ("netsor derive --format la", ["latex"]),
+     ("netsor check net", ["net.netsor"]), ("netsor kernel mlp --x X", ["X.npy"])],
+)  # fmt: skip
+def test_bash_completes(words: str, expected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    for name in ("net.netsor", "X.npy"):
+        (tmp_path / name).touch()
+    (tmp_path / "complete.sh").write_text(capsys.readouterr().out)
+    given = f"COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}"
+    ask = f'source complete.sh; {given}; _shtab_netsor; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == expected
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in ("check", "report", "--output-file", "completion"))

@@ -27,7 +27,9 @@ class _Commands:
         return run
 
 
-demo, experiments, kernels, language = map(_Commands, ("demo", "experiments", "kernels", "language"))
+completion, demo, experiments, kernels, language = map(
+    _Commands, ("completion", "demo", "experiments", "kernels", "language")
+)
 
 FILE = (
     "a listing (network.netsor, - for standard input), a Python file (network.py, network.py:name) or a built-in"
@@ -72,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"netsor {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for add in (
-        _check, _show, _derive, _compile, _kernel, _simulate, _limit, _train, _report, _explain, _demo,
+        _check, _show, _derive, _compile, _kernel, _simulate, _limit, _train, _report, _explain, _completion, _demo,
     ):  # fmt: skip
         add(commands)
     return top
@@ -211,6 +213,11 @@ def _explain(commands: Any) -> None:
     command = _command(commands, "explain", language.explain, "explain the codes of the checker")
     command.add_argument("code", nargs="?", metavar="CODE", help="for example NT201")
     command.add_argument("--all", action="store_true", help="all codes")
+
+
+def _completion(commands: Any) -> None:
+    command = _command(commands, "completion", completion.completion, "print what a shell completes, for it to read")
+    command.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
 
 def _demo(commands: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,7 @@ def simulate(args: argparse.Namespace) -> int:
     else:
         print("\n\n".join(str(result) + _table(result) for result in results))
     if args.plot is not None:
-        from netsor.cli.plot import draw
-
-        draw(results, args.plot)
+        _draw(results, args.plot)
     return OK
 
 
@@ -84,9 +83,7 @@ def train(args: argparse.Namespace) -> int:
     found = curves(true_limit(q, samples=args.samples, memory=args.memory), args.widths, args.seeds)
     print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if args.json else found)
     if args.plot is not None:
-        from netsor.cli.plot import draw
-
-        draw(found, args.plot)
+        _draw(found, args.plot)
     return OK
 
 
@@ -101,7 +98,24 @@ def report(args: argparse.Namespace) -> int:
     try:
         text = page(p, x, args.widths, args.seeds)
     except ImportError:
-        raise UsageError("figures need matplotlib, which is not installed", 'pip install ".[plot]"') from None
+        raise _no_figures() from None
     with outputs.whole(args.o) as draft:
         Path(draft).write_text(text, encoding="utf-8")
     return OK
+
+
+def _draw(results: Any, path: str) -> None:
+    """A list of simulations: mean deviations with their 95% intervals, slopes, and a guide; or curves of training."""
+    from netsor.compilers.experiment.figure import save
+
+    try:
+        with outputs.whole(path) as draft:
+            save(results, draft) if isinstance(results, Sequence) else results.save(draft)
+    except ImportError:
+        raise _no_figures() from None
+    except ValueError as error:
+        raise UsageError(f"{path} cannot be written: {error}") from None
+
+
+def _no_figures() -> UsageError:
+    return UsageError("figures need matplotlib, which is not installed", 'pip install ".[plot]"')
