@@ -14,6 +14,7 @@ from netsor.compilers.evaluate.arguments import Get, wanted_names
 from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
+from netsor.compilers.native.choice import Backend
 from netsor.errors import CheckError, Diagnostic, InputError
 from netsor.passes.unit_variance import unit_variance
 
@@ -23,7 +24,7 @@ Convention = Literal["omega", "unit"]
 def compile(
     p: Any, device: Any = None, dtype: Any = None, assume_gia: bool = False, fuse: bool = False,
     tol: float | None = None, samples: int | None = None, seed: int = 0, output: str | None = None,
-    convention: Convention = "omega",
+    convention: Convention = "omega", backend: Backend = "auto",
 ) -> Kernel:  # fmt: skip
     """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
@@ -38,6 +39,10 @@ def compile(
 
     `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
     where that is not possible, a FusionWarning says why and nothing else changes.
+
+    `backend="native"` evaluates the blocks by a C function, which the machine's C compiler makes once for a kernel and
+    a cache on disk keeps; "auto" does so where the kernel has one and the calls take so long that it pays, or the
+    function is there already; "torch" never (`kernel.backend`).
     """
     p = as_program("ns.compile", p, parameters=True)
     if output is not None:
@@ -45,7 +50,8 @@ def compile(
     if not assume_gia:
         refuse_unless_valid(p)
     p = in_convention(p, convention)
-    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed}, fuse, convention)
+    options = {"tol": tol, "samples": samples, "seed": seed}
+    return Kernel(p, device, dtype, assume_gia, options, fuse, convention, backend)
 
 
 def in_convention(p: Any, convention: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -23,18 +23,27 @@ COLUMNS, FIRST, SECOND, TERMS = "native columns", "native a", "native b", "nativ
 
 
 class Native:
-    """The blocks of one kernel by the functions of a library for each dtype; `kept` quantities stand in each batch."""
+    """The blocks of one kernel; `make` gives the library for a dtype, `kept` quantities stand in each batch."""
 
-    def __init__(self, libraries: Mapping[torch.dtype, Library], kept: int) -> None:
-        self.libraries, self.kept = libraries, kept
+    def __init__(self, make: Callable[[torch.dtype], Library], kept: int) -> None:
+        self.make, self.kept = make, kept
+        self._libraries: dict[torch.dtype, Library] = {}
+
+    def library(self, dtype: torch.dtype) -> Library:
+        if dtype not in self._libraries:
+            self._libraries[dtype] = self.make(dtype)
+        return self._libraries[dtype]
+
+    @property
+    def is_there(self) -> bool:
+        """Is a library compiled?"""
+        return any(library.is_there for library in self._libraries.values())
 
     # ------------------------------------------------------------ quantities of each input
 
     def extended(self, a: Any, b: Any) -> tuple[Any, Any]:
         """Both batches with the columns and the coefficients that the functions read, where these serve."""
-        library = self.libraries.get(a.data.dtype)
-        if library is None or a.data.device.type != "cpu":
-            return a, b
+        library = self.library(a.data.dtype)
         one = self._with_columns(library, a)
         two = one if a is b else self._with_columns(library, b)
         degrees = [DEGREES[0]] * len(library.pairs.series)
@@ -45,9 +54,7 @@ class Native:
                 return made
             if any(many and degree == DEGREES[-1] for many, degree in zip(beyond, degrees, strict=True)):
                 return a, b
-            degrees = [
-                DEGREES[DEGREES.index(d) + many] for many, d in zip(beyond, degrees, strict=True)
-            ]
+            degrees = [DEGREES[DEGREES.index(d) + many] for many, d in zip(beyond, degrees, strict=True)]
 
     def _quantities(self, each: Any) -> list[Tensor]:
         values = list(each.values.values())[: self.kept]
@@ -93,7 +100,7 @@ class Native:
             return None
         same = rows.shape[0] == cols.shape[1] and bool(rows[0, 0] == cols[0, 0])
         run = self._run(a, b, 0 if same else -1)
-        if run.count * OFTEN > run.near.numel() + OFTEN * len(run.near):
+        if run.marked * OFTEN > run.near.numel() + OFTEN * len(run.near):
             return None
         report("closed form", 0.0)
         for t in a.values[TERMS]:
@@ -101,11 +108,9 @@ class Native:
         return run.kernels, run.near
 
     def _run(self, a: Any, b: Any, diagonal: int) -> _Run:
-        library = self.libraries[a.data.dtype]
+        library = self.library(a.data.dtype)
         library.load()
-        grams = [
-            runtime.gram("nmd,nmd->nm", a.data[g.x.name], b.data[g.y.name]).contiguous() for g in library.pairs.grams
-        ]
+        grams = [runtime.gram("nmd,nmd->nm", a.data[x], b.data[y]).contiguous() for x, y in library.pairs.grams]
         parts = [
             coefficients(a.values[f"{FIRST}{k}"], b.values[f"{SECOND}{k}"], t) for k, t in enumerate(a.values[TERMS])
         ]
@@ -120,11 +125,11 @@ class Native:
 
 
 class _Run(NamedTuple):
-    """What a function has made of a block: kernels, near pairs, how many these are, and the series with what they miss."""
+    """What came of a block: kernels, near pairs, how many these are, and the series with the pairs they miss."""
 
     kernels: dict[str, Tensor]
     near: Tensor
-    count: int
+    marked: int
     series: Any
 
 

@@ -101,9 +101,12 @@ class Value:
         if f is not torch.where:
             raise TypeError(f"{f} of a value that is printed")
         condition, x, y = args
-        value = next(v for v in args if isinstance(v, Value))
-        assert isinstance(condition, Value) and isinstance(condition.arg, Ref)
-        return value._make("where", condition, x, y)
+        assert isinstance(condition, Value)
+        return condition.chosen(x, y)
+
+    def chosen(self, x: Any, y: Any) -> Value:
+        """x where the value is at least 0, y elsewhere."""
+        return self._make("where", self, x, y)
 
     def __add__(self, x: Any) -> Value:
         return self._make("add", self, x)

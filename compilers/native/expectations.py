@@ -6,8 +6,10 @@ The formulas are those of compiled blocks (`expectation.blocks.fused`), run on v
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from netsor.compilers.expectation.blocks import formulas
 from netsor.compilers.expectation.blocks.fused import Geometry, TracedBlock
@@ -15,6 +17,7 @@ from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.terms import Delta, Term
 from netsor.compilers.native.body import Argument, Body, Ref, Side, Value
 from netsor.compilers.native.columns import Column, InverseRoot, Own, Root
+from netsor.names import shown
 
 TWIN = 8  # a covariance within so many roundings of the variance of both is that of one variable
 
@@ -23,7 +26,7 @@ class Missing(Exception):
     """What has no instruction, in words; `name` is the entry whose statement it is."""
 
     def __init__(self, reason: str, name: str = "") -> None:
-        super().__init__(f"{name}: {reason}" if name else reason)
+        super().__init__(f"{shown(name)}: {reason}" if name else reason)
         self.reason, self.name = reason, name
 
 
@@ -56,7 +59,7 @@ class Expectations:
         found, size = self._general(f, g, k11, k22, k12)
         if own is not None:  # where the covariance is the variance
             room = k11 * (TWIN * torch.finfo(k12.dtype).eps) - (k12 - k11).abs()
-            found, size = (torch.where(room >= 0, x, y) for x, y in ((own, found), (0.0, size)))
+            found, size = room.chosen(own, found), room.chosen(0.0, size)
         assert isinstance(size.arg, Ref)
         self.body.sizes.append(size.arg)
         return found
@@ -64,16 +67,16 @@ class Expectations:
     def _general(self, f: Fn, g: Fn, k11: Value, k22: Value, k12: Value) -> tuple[Value, Value]:
         """The expectation and |r|."""
         rule = formulas.rule(f, g)
-        k12 = self._staged(k12)
-        block = Block(k11, k22, k12, (0.0, 0.0) if rule is None else rule[1])
+        block = Block(k11, k22, self._staged(k12), (0.0, 0.0) if rule is None else rule[1])
+        geometry: Any = block.geometry
         if rule is not None:
-            return rule[0](block), block.geometry.size
+            out: Any = rule[0](block)
+            return out, geometry.size
         refuse(f, g)
-        assert isinstance(k11.arg, Side) and isinstance(k22.arg, Side) and isinstance(block.geometry.r.arg, Ref)
-        series = Series(f, g, k11.arg.column, k22.arg.column)
+        series = Series(f, g, _side(k11).column, _side(k22).column)
         which = self.series.setdefault(series, len(self.series))
-        made = self.body.add("series", block.geometry.r.arg, which=which, later=True)
-        return Value(self.body, made, k12.dtype), block.geometry.size
+        made = self.body.add("series", geometry.r.arg, which=which, later=True)
+        return Value(self.body, made, k12.dtype), geometry.size
 
     def _staged(self, k12: Value) -> Value:
         """The covariance in a stage of its own, when an expectation of this one has gone into it."""
@@ -91,21 +94,25 @@ class Expectations:
 
 
 class Block(TracedBlock):
-    """A pair as the formulas want it."""
+    """A pair as the formulas want it: values in the place of tensors."""
 
-    def __init__(self, k11: Value, k22: Value, k12: Value, noise: tuple[float, float]) -> None:
+    def __init__(self, k11: Any, k22: Any, k12: Any, noise: tuple[float, float]) -> None:
         self.k11, self.k22, self.k12, self.noise = k11, k22, k12, noise
-        one, two = (_column(k, InverseRoot(k.arg.column, t)) for k, t in zip((k11, k22), noise, strict=True))
-        self.geometry = Geometry(k12, one, two)
+        self.geometry = Geometry(k12, self._column(k11, noise[0]), self._column(k22, noise[1]))
 
-    def relu(self) -> Value:
-        roots = (_column(k, Root(k.arg.column)) for k in (self.k11, self.k22))
-        return self.geometry.relu(*roots)
+    def _column(self, k: Any, noise: float | None) -> Any:
+        """1/√(k + noise), or √(k/2π) without one."""
+        side = _side(k)
+        column = Root(side.column) if noise is None else InverseRoot(side.column, noise)
+        return Value(k.body, Side(side.copy, column), k.dtype)
+
+    def relu(self) -> Tensor:
+        return self.geometry.relu(self._column(self.k11, None), self._column(self.k22, None))
 
 
-def _column(k: Value, column: Column) -> Value:
+def _side(k: Value) -> Side:
     assert isinstance(k.arg, Side)
-    return Value(k.body, Side(k.arg.copy, column), k.dtype)
+    return k.arg
 
 
 def refuse(f: Fn, g: Fn) -> None:

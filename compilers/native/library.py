@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -58,6 +59,11 @@ class Library:
         self._block: Any = None
 
     @property
+    def formulas(self) -> int:
+        """Expectations of a pair that are no series."""
+        return self.pairs.expectations - len(self.pairs.series)
+
+    @property
     def is_there(self) -> bool:
         """Has it been compiled, by this process or an earlier one?"""
         path = compiler.path_of(self.source)
@@ -111,7 +117,7 @@ def _shares(rows: int, threads: int, upper: bool) -> list[range]:
     """Rows of about equal work."""
     places = [k / threads for k in range(threads + 1)]
     ends = [round(rows * (1 - (1 - x) ** 0.5 if upper else x)) for x in places]
-    return [range(i, j) for i, j in zip(ends, ends[1:], strict=False)]
+    return [range(i, j) for i, j in itertools.pairwise(ends)]
 
 
 @lru_cache(maxsize=4)

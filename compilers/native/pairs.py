@@ -16,18 +16,20 @@ from netsor.compilers.lowering.plan.operands import Array, Name, Operand, Quanti
 from netsor.compilers.native.body import Argument, Body, Side, Value
 from netsor.compilers.native.columns import Kept
 from netsor.compilers.native.expectations import Expectations, Missing, Series
+from netsor.names import shown
 
 Functions = Callable[[sp.Expr], Fn]
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The bodies of two inputs and of one input twice, what both read, and the names of the results."""
+    """The bodies of two inputs and of one input twice; the arrays whose Gram matrices they read, and their series."""
 
     two: Body
     own: Body
-    grams: tuple[arrays.Gram, ...]
+    grams: tuple[tuple[str, str], ...]
     series: tuple[Series, ...]
+    expectations: int
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -40,7 +42,7 @@ def pairs(plan: order.Plan, get: frozenset[str], functions: Functions, dtype: to
     two, own = (_Walk(plan, get, functions, dtype, twice, series) for twice in (False, True))
     for walk in (two, own):
         walk.run(plan.pairs.body)
-    return Pairs(two.body, own.body, tuple(two.grams), tuple(series))
+    return Pairs(two.body, own.body, tuple(two.grams), tuple(series), len(set(two.body.sizes)))
 
 
 class _Walk:
@@ -51,9 +53,9 @@ class _Walk:
         self.get, self.functions, self.dtype = get, functions, dtype
         self.body = Body()
         self.expectations = Expectations(self.body, own, series)
-        self.grams: list[arrays.Gram] = []
+        self.grams: list[tuple[str, str]] = []
         self.names: dict[Name, Argument] = {}
-        self.kept = {name: place for place, name in enumerate(plan.each.kept)}
+        self.kept = {name: place for place, name in enumerate(dict.fromkeys(plan.each.kept))}
 
     def run(self, statements: Iterable[order.Statement]) -> None:
         for s in statements:
@@ -63,13 +65,12 @@ class _Walk:
                 out = getattr(s, "out", None)
                 raise Missing(error.reason, error.name or (out.stem if isinstance(out, Name) else "")) from None
 
-    def _statement(self, s: order.Statement) -> None:
+    def _statement(self, s: order.Statement) -> None:  # noqa: C901
         match s:
             case order.Note() | order.Free():
                 pass
             case order.Guard():
-                if not self.get.isdisjoint(s.results):
-                    self.run(s.body)
+                self.run(() if self.get.isdisjoint(s.results) else s.body)
             case order.Result():
                 self._result(s)
             case arrays.Gram():
@@ -124,11 +125,11 @@ class _Walk:
             case Name():
                 return self.names[x]
             case Quantity():
-                if x.name.layout is None or x.name.layout.axes or x.copy == "s":
-                    raise Missing(f"{x.name.stem} of one input, with axes")
-                return Side(x.copy, Kept(self.kept[x.name]))
+                if x.name.layout is None or x.name.layout.axes or x.copy not in (1, 2):
+                    raise Missing(f"{shown(x.name.stem)} of one input, with axes")
+                return Side(1 if x.copy == 1 else 2, Kept(self.kept[x.name]))
             case Array():
-                raise Missing(f"the array {x.name} beside its Gram matrix")
+                raise Missing(f"the array {shown(x.name)} beside its Gram matrix")
             case int() | float():
                 return float(x)
             case _:
@@ -137,10 +138,10 @@ class _Walk:
     # ------------------------------------------------------------ statements
 
     def _gram(self, s: arrays.Gram) -> None:
-        if s.rows or s.cols:
+        if s.rows or s.cols or not isinstance(s.x, Array) or not isinstance(s.y, Array):
             raise Missing("a Gram matrix with axes")
         self._define(s.out, Value(self.body, self.body.add("gram", which=len(self.grams)), self.dtype))
-        self.grams.append(s)
+        self.grams.append((s.x.name, s.y.name))
 
     def _expect(self, s: operations.Expect2) -> None:
         if s.means != (None, None):
@@ -150,5 +151,5 @@ class _Walk:
 
     def _result(self, s: order.Result) -> None:
         if s.sizes:
-            raise Missing(f"{s.name} with axes")
+            raise Missing(f"{shown(s.name)} with axes")
         self.body.results[s.name if s.key is None else TERM + s.key] = self._argument(s.of)
