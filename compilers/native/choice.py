@@ -25,7 +25,7 @@ Backend = Literal["auto", "torch", "native"]
 Names = tuple[str, ...]
 
 FORMULA, SERIES = 4e-9, 40e-9  # seconds that torch takes for an expectation of one pair
-PAYS = 5.0  # seconds in torch, of all calls so far, for which a kernel is compiled
+PAYS = 2.0  # seconds in torch, of all calls so far, for which a kernel is compiled
 NOTICED = 0.05  # seconds in torch below which nothing else is looked for
 
 
@@ -35,7 +35,7 @@ class Backends:
     def __init__(self, asked: str, fuse: bool, device: str) -> None:
         if asked not in get_args(Backend):
             raise InputError(f"backend is 'auto', 'torch' or 'native', got {asked!r}", code="NT605")
-        if asked == "native" and compiler.command() is None:
+        if asked == "native" and compiler.current() is None:
             raise compiler.no_compiler()
         self.asked, self.fuse = asked, fuse and fused.available(device)
         self.fused: dict[Names, fused.Fused] = {}
@@ -65,7 +65,9 @@ class Backends:
     def native(self, get: Names, recursion: Callable[[Names], Recursion]) -> Native | str:
         """The native blocks, or why there are none."""
         if get not in self._native:
-            self._native[get] = native(recursion(get), get) if compiler.command() else NO_COMPILER
+            self._native[get] = (
+                native(recursion(get), get) if compiler.current() else f"no C compiler: {compiler.sought()}"
+            )
         return self._native[get]
 
     def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], call: Call) -> bool:
@@ -97,9 +99,6 @@ class Backends:
         twin = copy.copy(self)
         twin.asked = "native" if covered else "torch"
         return twin
-
-
-NO_COMPILER = "no C compiler: none of $CC, cc, gcc and clang works here"
 
 
 def native(recursion: Recursion, get: Names) -> Native | str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,29 +26,59 @@ WIDE = "-mprefer-vector-width=512"
 NAMES = ("cc", "gcc", "clang")
 
 
+@dataclass(frozen=True)
+class Compiler:
+    """A command that works, with the flags it takes; `identity` tells its machine code from any other's."""
+
+    command: tuple[str, ...]
+    flags: tuple[str, ...]
+    identity: str
+
+    def run(self, source: Path, out: Path) -> str | None:
+        """What the compiler says where it fails."""
+        return _ran(self.command, self.flags, source, out)
+
+
+def current() -> Compiler | None:
+    """$CC where it is set, else the first of NAMES that works; None without one."""
+    return _current(os.environ.get("CC", "").strip(), str(folder()))
+
+
 @lru_cache(maxsize=8)
-def found(given: str | None) -> tuple[str, ...] | None:
-    """The command of a C compiler that works: `given` (CC), else the first of NAMES; None without one."""
-    for command in (given.split(),) if given else ([name] for name in NAMES):
-        path = shutil.which(command[0])
-        if path is not None and _works((path, *command[1:])):
-            return path, *command[1:]
+def _current(given: str, cache: str) -> Compiler | None:
+    for text in (given,) if given else NAMES:
+        words = shlex.split(text)
+        path = shutil.which(words[0])
+        found = None if path is None else _tried((path, *words[1:]), Path(cache))
+        if found is not None:
+            return found
     return None
 
 
-def command() -> tuple[str, ...] | None:
-    return found(os.environ.get("CC"))
-
-
-def _works(command: tuple[str, ...]) -> bool:
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "a.c")
+def _tried(command: tuple[str, ...], cache: Path) -> Compiler | None:
+    """The compiler with the most flags that it takes. What was found is kept, for the next process."""
+    real = Path(command[0]).resolve()
+    status = real.stat()
+    machine = "\n".join((*command, str(real), f"{status.st_size} {status.st_mtime_ns}", _processor()))
+    note = cache / f"{_hashed(machine + repr(FLAGS))}.json"
+    try:
+        flags, identity = json.loads(note.read_text())
+        return Compiler(command, tuple(flags), identity)
+    except (OSError, ValueError):
+        pass
+    with tempfile.TemporaryDirectory() as own:
+        source = Path(own, "a.c")
         source.write_text("#include <math.h>\ndouble f(double x) { return sqrt(x); }\n")
-        return _ran(command, FLAGS, source, Path(folder, "a.so")) is None
+        for flags in ((*FLAGS, WIDE), FLAGS):
+            if _ran(command, flags, source, Path(own, "a.so")) is None:
+                version = subprocess.run([*command, "--version"], capture_output=True, text=True, errors="replace")
+                identity = f"{machine}\n{version.stdout}"
+                _write(note, json.dumps([flags, identity]))
+                return Compiler(command, flags, identity)
+    return None
 
 
 def _ran(command: tuple[str, ...], flags: tuple[str, ...], source: Path, out: Path) -> str | None:
-    """What the compiler says where it fails."""
     try:
         run = subprocess.run(
             [*command, *flags, "-o", str(out), str(source), "-lm"], capture_output=True, text=True, errors="replace"
@@ -55,30 +88,24 @@ def _ran(command: tuple[str, ...], flags: tuple[str, ...], source: Path, out: Pa
     return None if run.returncode == 0 else (run.stderr.strip() or f"exit status {run.returncode}")
 
 
-@lru_cache(maxsize=8)
-def _flags(command: tuple[str, ...]) -> tuple[str, ...]:
-    """With vectors as long as the processor has them, where the compiler knows the flag."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "a.c")
-        source.write_text("int f(void) { return 0; }\n")
-        wide = (*FLAGS, WIDE)
-        return wide if _ran(command, wide, source, Path(folder, "a.so")) is None else FLAGS
+def _write(path: Path, text: str) -> None:
+    """Write a file so that no process sees half of it."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as part:
+        part.write(text)
+    Path(part.name).replace(path)
 
 
-@lru_cache(maxsize=8)
-def _identity(command: tuple[str, ...]) -> str:
-    """The compiler's version and the processor: what decides the machine code beside source and flags."""
-    version = subprocess.run([*command, "--version"], capture_output=True, text=True, errors="replace").stdout
-    return "\n".join((*command, version, platform.machine(), platform.processor(), _features()))
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def _features() -> str:
+def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.platform()
+        lines = []
     kept = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(sorted({line for line in lines if line.startswith(kept)}))
+    return "\n".join((platform.platform(), *sorted({line for line in lines if line.startswith(kept)})))
 
 
 # ---------------------------------------------------------------- libraries
@@ -112,11 +139,10 @@ def _temporary() -> Path:
 
 def path_of(source: str) -> Path | None:
     """Where the library of a source is, or would be; None without a compiler."""
-    chosen = command()
+    chosen = current()
     if chosen is None:
         return None
-    key = "\n".join((source, *_flags(chosen), _identity(chosen)))
-    return folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.so"
+    return folder() / f"{_hashed(chr(10).join((source, *chosen.flags, chosen.identity)))}.so"
 
 
 @lru_cache(maxsize=256)
@@ -127,24 +153,24 @@ def _opened(path: str) -> ctypes.CDLL:
 def library(source: str) -> tuple[ctypes.CDLL, float]:
     """The library of a source, and the seconds that it took to compile (0 where it was there).
 
-    A library is written beside its place and renamed, so that no process sees half of one.
+    It is written beside its place and renamed, so that processes that compile it at once do not meet.
     """
-    path, chosen = path_of(source), command()
+    path, chosen = path_of(source), current()
     if path is None or chosen is None:
         raise no_compiler()
     if path.exists():
         try:
             return _opened(str(path)), 0.0
-        except OSError:  # no library of this machine: it is made again
+        except OSError:  # a broken file: it is made again
             path.unlink(missing_ok=True)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=path.parent) as own:
         text, made = Path(own, "kernel.c"), Path(own, "kernel.so")
         text.write_text(source)
-        error = _ran(chosen, _flags(chosen), text, made)
+        error = chosen.run(text, made)
         if error is not None:
             raise UnsupportedError(
-                f"{chosen[0]} does not compile the kernel: {error.splitlines()[0]}", code="NT702",
+                f"{chosen.command[0]} does not compile the kernel: {error.splitlines()[0]}", code="NT702",
                 hint='backend="torch", or another compiler in the environment variable CC',
             )  # fmt: skip
         made.replace(path)
@@ -153,6 +179,12 @@ def library(source: str) -> tuple[ctypes.CDLL, float]:
 
 def no_compiler() -> UnsupportedError:
     return UnsupportedError(
-        'backend="native" needs a C compiler, and none of $CC, cc, gcc and clang works here', code="NT702",
+        f'backend="native" needs a C compiler: {sought()}', code="NT702",
         hint='install gcc or clang, name one in the environment variable CC, or take backend="torch"',
     )  # fmt: skip
+
+
+def sought() -> str:
+    """Why there is none."""
+    given = os.environ.get("CC", "").strip()
+    return f"{given!r}, which CC names, does not work here" if given else f"none of {', '.join(NAMES)} works here"
