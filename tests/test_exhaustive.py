@@ -153,7 +153,9 @@ KNOW_VALUES = {
 }  # fmt: skip
 
 # Everything that reads the statements of a plan, whatever they are.
-KNOW_STATEMENTS = {"compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py"}
+KNOW_STATEMENTS = {
+    "compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py", "compilers/native/pairs.py",
+}  # fmt: skip
 
 
 def test_a_new_class_is_named_wherever_it_has_to_be_known(tmp_path: Path) -> None:

@@ -165,10 +165,15 @@ def array(values: Any) -> str:
 
 def as_fn(f: Any) -> Any:
     """The engine's function object of a Function."""
+    return engine_function(f.sym(Z))
+
+
+def engine_function(f: sp.Expr) -> Any:
+    """The engine's function object of f(z)."""
     from netsor.compilers import runtime
 
     functions = Functions()
-    name = functions.name(f.sym(Z))
+    name = functions.name(f)
     scope: dict[str, Any] = {"rt": runtime, "torch": torch, **functions.numeric.found}
-    execute("\n".join(functions.lines), f"<netsor {shown(f.name)}>", scope)
+    execute("\n".join(functions.lines), f"<netsor {shown(str(f))}>", scope)
     return scope[name]
