@@ -148,4 +148,6 @@ def _notes(recursion: Recursion) -> dict[Entry, str]:
     """The listing's line of each entry, where it computes one."""
     listing, inputs = Listing(recursion.program), (ir.InputMatrix, ir.InputVector, ir.InputScalar, ir.Data)
     lines: dict[str, Any] = {x.out.name: x for x in recursion.program.lines if not isinstance(x, inputs)}
-    return {e: listing.line(lines[e.of[-1]]) for e in recursion.used if e.of and e.of[-1] in lines}
+    wanted = {e: e.of[-1] for e in recursion.used if e.of and e.of[-1] in lines}
+    texts = {name: listing.line(lines[name]) for name in dict.fromkeys(wanted.values())}
+    return {e: texts[name] for e, name in wanted.items()}
