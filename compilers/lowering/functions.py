@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 import sympy as sp
@@ -126,11 +126,15 @@ def _is_combination(spec: Function) -> bool:
 def _combination(forms: Iterable[sp.Expr], name: Namer) -> str | None:
     """The first of the forms of a function that is a linear combination of atoms."""
     for form in forms:
-        terms = [_term(t, name) for t in sp.Add.make_args(sp.expand(form))]
-        if len(terms) == 1 and terms[0] is not None and terms[0][0] == 1:
-            return terms[0][1]
-        if None not in terms:
-            return f"rt.combine({', '.join(f'({number(c)}, {atom})' for c, atom in filter(None, terms))})"
+        total: dict[str, sp.Expr] = {}
+        for term in map(partial(_term, name=name), sp.Add.make_args(sp.expand(form))):
+            if term is None:
+                break
+            coefficient, atom = term
+            total[atom] = total.get(atom, 0) + coefficient
+        else:
+            parts = ", ".join(f"({number(c)}, {atom})" for atom, c in total.items())
+            return atom if list(total.values()) == [1] else f"rt.combine({parts})"
     return None
 
 
