@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import cast
 
 import sympy as sp
@@ -81,11 +81,15 @@ def _is_combination(spec: Function) -> bool:
 def _combination(forms: Iterable[sp.Expr], name: Namer) -> Part | None:
     """The first of the forms of a function that is a linear combination of atoms."""
     for form in forms:
-        terms = [_term(t, name) for t in sp.Add.make_args(sp.expand(form))]
-        if len(terms) == 1 and terms[0] is not None and terms[0][0] == 1:
-            return terms[0][1]
-        if None not in terms:
-            return Atom("rt.combine", tuple((nearest(c), atom) for c, atom in filter(None, terms)))
+        total: dict[Part, sp.Expr] = {}
+        for term in map(partial(_term, name=name), sp.Add.make_args(sp.expand(form))):
+            if term is None:
+                break
+            coefficient, atom = term
+            total[atom] = total.get(atom, 0) + coefficient
+        else:
+            whole = next(iter(total)) if list(total.values()) == [1] else None
+            return whole or Atom("rt.combine", tuple((nearest(c), atom) for atom, c in total.items()))
     return None
 
 
