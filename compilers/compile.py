@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
@@ -26,7 +26,7 @@ Convention = Literal["omega", "unit"]
 
 
 def compile(
-    p: Program, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
+    p: Program | Holder, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
     assume_gia: bool = False, fuse: bool = False, tol: float | None = None, samples: int | None = None, seed: int = 0,
     output: str | None = None, convention: Convention = "omega", backend: Backend = "auto",
 ) -> Kernel:  # fmt: skip
@@ -101,7 +101,7 @@ def refuse_unless_valid(p: Any) -> None:
     )  # fmt: skip
 
 
-def derive(p: Program, get: Get = DEFAULT) -> Recursion:
+def derive(p: Program | Holder, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`.
 
     >>> import sympy

@@ -11,7 +11,7 @@ import torch
 from tqdm import tqdm
 
 from netsor import ir
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
 from netsor.compilers.evaluate.arguments import Arrays
 from netsor.compilers.experiment.result import Simulation
@@ -33,7 +33,8 @@ Method = Literal["backward", "autograd"]
 
 
 def simulate(
-    p: Program, x: Arrays | None = None, widths: Sequence[int] = WIDTHS, seeds: int | Sequence[int] = 100, *,
+    p: Program | Holder, x: Arrays | None = None, widths: Sequence[int] = WIDTHS,
+    seeds: int | Sequence[int] = 100, *,
     limit: Any = None, methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
     scalars: Sequence[str] | None = None, sizes: Mapping[str, int] | None = None,
     dtype: torch.dtype = torch.float64, device: str = "cpu",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
 from netsor.compilers.evaluate.arguments import Arrays
 from netsor.compilers.finite.inputs import bind
@@ -14,8 +14,8 @@ from netsor.passes.backward import with_backward
 
 
 def limit(
-    p: Program, x: Arrays | None = None, tol: float | None = None, samples: int | None = None, seed: int = 0,
-    methods: Sequence[str] = METHODS, memory: float = 2e9, progress: bool | None = None,
+    p: Program | Holder, x: Arrays | None = None, tol: float | None = None, samples: int | None = None,
+    seed: int = 0, methods: Sequence[str] = METHODS, memory: float = 2e9, progress: bool | None = None,
 ) -> LimitResult:  # fmt: skip
     """The true limit of a program on inputs x, by the general Master Theorem; backward lines are added for the NTK.
 

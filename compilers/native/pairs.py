@@ -94,6 +94,8 @@ class _Walk:
                 | positions.Along() | positions.Indicator()
             ):  # fmt: skip
                 raise Missing("positions on an axis")
+            case arrays.Parameter():
+                raise Missing("a parameter of variances")
             case operations.Box() | operations.Contract() | operations.Total() | operations.Softmax():
                 raise Missing("a sum over an axis")
             case operations.Apply():

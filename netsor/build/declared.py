@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from netsor import facts
 from netsor.errors import InputError, user_location
 
+if TYPE_CHECKING:
+    from netsor.build.program import Program
+
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__netsor_program__"
-HOLDS = "__netsor_holds__"  # what an object that stands for a program has it under
+HOLDS = "__netsor_holds__"
+
+
+class Holder(Protocol):
+    """What stands for a program, as a lifted module does."""
+
+    @property
+    def __netsor_holds__(self) -> Program: ...
 
 
 def program(function: F) -> F:
