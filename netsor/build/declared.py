@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from netsor import facts
 from netsor.errors import InputError, user_location
@@ -42,7 +42,7 @@ def is_declared(value: Any) -> bool:
     return callable(value) and getattr(value, _MARK, False) is True
 
 
-def as_program(what: str, value: Any, parameters: bool = False) -> Any:
+def as_program(what: str, value: Any, parameters: bool = False) -> Program:
     """The program; InputError that says what to write instead of a name, a function or a module of torch.
 
     Unless `parameters`, its variances and multipliers have to be numbers.
@@ -51,7 +51,7 @@ def as_program(what: str, value: Any, parameters: bool = False) -> Any:
     if all(hasattr(value, name) for name in ("lines", "outputs", "gradients", "returned")):
         if not parameters:
             _refuse_parameters(what, value)
-        return value
+        return cast("Program", value)
     raise InputError(
         f"{what} takes a Program, got {_shown(value)}", code="NT616", location=user_location(), hint=_instead(value)
     )
