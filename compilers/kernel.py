@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -19,13 +20,13 @@ from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
-from netsor.compilers.evaluate import fused as fusing
-from netsor.compilers.evaluate.arguments import Get, Params, as_device, as_dtype, size_axes, wanted_names
+from netsor.compilers.evaluate.arguments import Arrays, Get, Params, as_device, as_dtype, known_sizes, wanted_names
 from netsor.compilers.evaluate.diagonal import diagonals
 from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
+from netsor.compilers.native.choice import Backends
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
 from netsor.passes.bind import bind
@@ -41,25 +42,25 @@ class Kernel:
     "nngp", "ntk", "terms", names of vectors and names of returned scalars. Arrays are `[sample, *axes, feature]`, a
     dict by name for several inputs, or a list of single samples of different size. `params` are numbers or tensors,
     to which gradients flow, for the parameters of the program's variances and multipliers.
+
+    >>> ns.compile(ns.programs.mlp())([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], get="ntk").ntk.shape
+    torch.Size([1, 2])
     """
 
     def __init__(
         self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
-        convention: str = "omega",
+        convention: str = "omega", backend: str = "auto",
     ) -> None:  # fmt: skip
-        self.program = program  # in its convention
-        self.convention = convention
-        self.device = as_device(device)
-        self.dtype = as_dtype(dtype)
-        self.assumed = assumed
-        self.options = options
+        self.program, self.convention = program, convention  # the program in its convention
+        self.device, self.dtype = as_device(device), as_dtype(dtype)
+        self.assumed, self.options = assumed, options
         self._fuse = fuse
-        self.fuse = fuse and fusing.available(str(self.device or "cpu"))
+        self.backends = Backends(backend, fuse, str(self.device or "cpu"))
+        self.fuse = self.backends.fuse
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
         self._split: dict[tuple[str, ...], fallback.Parts] = {}
-        self._fused: dict[tuple[str, ...], fusing.Fused] = {}
         self._sides: dict[Any, tuple[Plan, int]] = {}
 
     def __repr__(self) -> str:
@@ -67,11 +68,20 @@ class Kernel:
         return f"<Kernel of {self.program.name}{unit}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Kernel, (self.program, self.device, self.dtype, self.assumed, self.options, self._fuse, self.convention)
+        options = (self.assumed, self.options, self._fuse, self.convention, self.backends.asked)
+        return Kernel, (self.program, self.device, self.dtype, *options)
+
+    @property
+    def backend(self) -> str:
+        """What evaluates blocks of pairs, and why not what was asked for."""
+        return self.backends.described(DEFAULT, self._recursion)
 
     # ------------------------------------------------------------ calls
 
-    def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
+    def __call__(
+        self, x1: Arrays, x2: Arrays | None = None, get: Get = DEFAULT, params: Params | None = None
+    ) -> KernelResult:
+        """The kernels of x1 and x2, of x1 and itself without x2."""
         if torch.compiler.is_compiling():  # the values decide what is done: there is no graph
             disable: Any = torch.compiler.disable
             out: KernelResult = disable(self._called)(x1, x2, get, Limits(), params)
@@ -88,8 +98,8 @@ class Kernel:
         return found
 
     def gram(
-        self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None,
-        progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
+        self, x1: Arrays, x2: Arrays | None = None, memory: str | int = "2GB", get: Get = DEFAULT,
+        tile: int | None = None, progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
         params: Params | None = None,
     ) -> KernelResult:  # fmt: skip
         """The same kernels by blocks within a memory budget (inputs, results and gradients counted).
@@ -120,10 +130,12 @@ class Kernel:
         stores.refuse(self, get, False, gram.tracked(one, two))
         if two is not None and gram.same(one, two):
             two = None
-        task = stores.Task(self, self._run, get, one, two)
+        kernel = copy.copy(self)
+        kernel.backends = self.backends.settled(get, self._recursion)  # whatever a block alone takes
+        task = stores.Task(kernel, kernel._run, get, one, two)
         return stores.gram(task, self._recursion(get), path, limits, processes)
 
-    def diag(self, x: Any, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
+    def diag(self, x: Arrays, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
         """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
         names = wanted_names(get)
         return diagonals(lambda part: self(part, get=names, params=params), x, {r.name for r in self.program.returned})
@@ -184,15 +196,10 @@ class Kernel:
         pairs = module.pairs
         with sampling(**self.options):
             wide = self._recursion(get).wide
-            fused = self._fused_blocks(module, get) if self.fuse else None
+            fused = self.backends.blocks(module, get, self._recursion, one, call)
             result = gram.whole(module.each, counted, one, two, frozenset(get), plan, wide, fused, shown)
         result.assumed = self.assumed
         return result
-
-    def _fused_blocks(self, module: Any, get: tuple[str, ...]) -> fusing.Fused:
-        if get not in self._fused:
-            self._fused[get] = fusing.Fused(module.pairs, frozenset(get), fusing.obstacle(self._recursion(get)))
-        return self._fused[get]
 
     def _inputs(
         self, module: Any, x1: Any, x2: Any, params: Mapping[str, Tensor] | None = None
@@ -242,13 +249,7 @@ class Kernel:
         With `memory`, of `gram` within that budget; with `gradients`, of a call whose inputs require them.
         """
         recursion = self._recursion(wanted_names(get))
-        given = {"feature": 1} | dict(sizes or {})
-        needed = {s.axis for e in recursion.used for d in e.dims for s in size_axes(d.size)}
-        missing = sorted(needed - given.keys())
-        if missing:
-            raise InputError(
-                f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}"
-            )
+        given = known_sizes((d.size for e in recursion.used for d in e.dims), sizes)
         call = Call(n1, n1 if n2 is None else n2, n2 is None, gradients)
         budget = None if memory is None else parse_memory(memory)
         return costs.cost(recursion, call, given, self.dtype or torch.float64, budget)

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _WHERE = {
-    "netsor.build.program": ("Program", "dot", "mix", "moment", "softmax"),
+    "netsor.build.moments": ("dot", "mix", "moment", "softmax"),
+    "netsor.build.program": ("Program",),
     "netsor.build.expressions": ("Expr", "Matrix"),
     "netsor.ir": ("Axis", "Width"),
     "netsor.functions": (
@@ -62,11 +63,11 @@ if TYPE_CHECKING:
     from netsor.build.declared import program as program
     from netsor.build.expressions import Expr as Expr
     from netsor.build.expressions import Matrix as Matrix
+    from netsor.build.moments import dot as dot
+    from netsor.build.moments import mix as mix
+    from netsor.build.moments import moment as moment
+    from netsor.build.moments import softmax as softmax
     from netsor.build.program import Program as Program
-    from netsor.build.program import dot as dot
-    from netsor.build.program import mix as mix
-    from netsor.build.program import moment as moment
-    from netsor.build.program import softmax as softmax
     from netsor.checker import Report as Report
     from netsor.checker import check as check
     from netsor.compilers.compile import compile as compile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -196,6 +197,16 @@ def test_words_that_a_program_does_not_know() -> None:
         programs.resnet(kind="residual")  # type: ignore[arg-type]
     with refused("NT616", "var_w has 2 entries for 3 layers"):
         programs.mlp(depth=3, var_w=[1, 2])
+
+
+@pytest.mark.parametrize("name", programs.BUILTIN)
+def test_a_variance_that_is_none_is_shown_in_the_callers_file(name: str) -> None:
+    make: Any = programs.BUILTIN[name]
+    if "var_w" in inspect.signature(make).parameters:
+        for var in (-1, float("nan"), "2a"):
+            with refused("NT10", "var of ") as caught:
+                make(var_w=var)
+            assert place(caught.value) == __file__
 
 
 TAKERS: dict[str, Callable[[Any], Any]] = {

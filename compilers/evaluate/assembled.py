@@ -79,12 +79,15 @@ def mirrored(value: Tensor) -> Tensor:
 
 
 def symmetrised(value: Tensor) -> Tensor:
-    """`[n, n, *axes, *axes′]` with what stands above the diagonal of the matrix over (n, *axes) on both sides of it."""
+    """A block `[n, n, *axes, *axes′]` with what stands above the diagonal of the matrix over (n, *axes) on both sides;
+    the block may be overwritten.
+    """
     half = (value.dim() - 2) // 2
     order = [0, *range(2, 2 + half), 1, *range(2 + half, value.dim())]
     together = value.permute(order)
     size = value.shape[0] * value.shape[2 : 2 + half].numel()
-    found = _upper(together.reshape(size, size)).reshape(together.shape)
+    matrix = together.reshape(size, size)
+    found = (_upper(matrix) if value.requires_grad else _mirror(matrix)).reshape(together.shape)
     back = [order.index(k) for k in range(value.dim())]
     return found.permute(back).contiguous()
 
@@ -97,3 +100,16 @@ def _square_symmetrised(value: Tensor) -> Tensor:
 
 def _upper(matrix: Tensor) -> Tensor:
     return matrix.triu() + matrix.triu(1).mT
+
+
+STRIP = 128  # columns of a matrix, of which a square stays in the cache
+
+
+def _mirror(matrix: Tensor) -> Tensor:
+    """`_upper` in place, which moves half of the matrix once."""
+    for start in range(0, len(matrix), STRIP):
+        stop = start + STRIP
+        matrix[stop:, start:stop] = matrix[start:stop, stop:].mT
+        square = matrix[start:stop, start:stop]
+        square.copy_(_upper(square))
+    return matrix

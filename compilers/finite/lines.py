@@ -8,6 +8,7 @@ from typing import Any, assert_never
 import torch
 
 from netsor import ir
+from netsor.compilers.finite.contract import products
 from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.compilers.lowering.torch_functions import torch_function
 from netsor.errors import InputError
@@ -15,6 +16,7 @@ from netsor.errors import InputError
 Lookup = Callable[[ir.Var], Value]
 Computed = ir.Trsp | ir.MatMul | ir.Nonlin | ir.Moment | ir.IndexForm | ir.Reduce | ir.Softmax
 Windowing = ir.Window | ir.Unwindow
+PRODUCT = ir.arg(0) * ir.arg(1)
 
 
 def evaluate(line: Computed, read: Lookup, axes: Sequence[str], binding: Binding) -> Value:  # noqa: C901
@@ -86,6 +88,8 @@ def _coordinatewise(line: ir.Nonlin | ir.Moment, read: Lookup, axes: Sequence[st
     symbols = tuple(ir.arg(i) for i in range(len(line.args))) + tuple(ir.param(j) for j in range(len(line.params)))
     vectors = [read(v).aligned(axes) for v in line.args]
     scalars = [read(c).aligned(axes) for c in line.params]
+    if isinstance(line, ir.Moment) and line.expr == PRODUCT:
+        return Value(products(*vectors) / vectors[0].shape[-1], tuple(axes))
     if vectors:
         scalars = [c.unsqueeze(-1) for c in scalars]
     result = torch_function(line.expr, symbols)(*vectors, *scalars)
@@ -113,6 +117,8 @@ def _taken(
 
 
 def _window(line: ir.Window, of: Value, binding: Binding) -> Value:
+    if len(line.offsets) == 1 and line.stride == (1,) and line.outside == "zero":
+        return _moved(line, of, binding)
     taps = []
     for offsets in line.offsets:
         part, mask = of.data, torch.ones((), dtype=torch.bool, device=of.data.device)
@@ -124,6 +130,20 @@ def _window(line: ir.Window, of: Value, binding: Binding) -> Value:
         taps.append(part.masked_fill(~mask, -torch.inf if line.outside == "drop" else 0.0))
     where = 1 + len(of.axes)
     return Value(torch.stack(taps, where), (*of.axes, line.tap.name))
+
+
+def _moved(line: ir.Window, of: Value, binding: Binding) -> Value:
+    """One tap along one axis: a part of it, zeros on both sides."""
+    ((axis, count, size),) = _positions(line, binding)
+    ((start,),) = line.offsets
+    dim, first, last = of.dim(axis), max(0, start), min(size, start + count)
+    part = of.data.narrow(dim, min(first, size), max(0, last - first))
+    if part.shape[dim] < count:
+        before = min(count, first - start)
+        beside = [(*part.shape[:dim], k, *part.shape[dim + 1 :]) for k in (before, count - before - part.shape[dim])]
+        part = torch.cat([part.new_zeros(beside[0]), part, part.new_zeros(beside[1])], dim)
+    where = 1 + len(of.axes)
+    return Value(part.unsqueeze(where), (*of.axes, line.tap.name))
 
 
 def _unwindow(line: ir.Unwindow, of: Value, binding: Binding) -> Value:
@@ -198,5 +218,5 @@ def _softmax(line: ir.Softmax, read: Lookup, axes: Sequence[str]) -> Value:
         return Value(torch.softmax(scores, dim), tuple(axes))
     scores, mask = torch.broadcast_tensors(scores, read(line.mask).aligned(axes))
     largest = scores.masked_fill(mask == 0, -torch.inf).amax(dim, keepdim=True)
-    weights = mask * torch.exp(torch.minimum(scores - largest.detach(), torch.zeros_like(scores)))
+    weights = mask * torch.exp((scores - largest.detach()).masked_fill(mask == 0, 0.0))
     return Value(weights / weights.sum(dim, keepdim=True), tuple(axes))

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from netsor.compilers.evaluate.arguments import Params
+from netsor.compilers.evaluate.arguments import Array, Arrays, Params
 from netsor.compilers.predict.answers import Answers, Found, Rate
 from netsor.compilers.predict.conjugate import Conjugate
 from netsor.compilers.predict.exact import Exact
@@ -22,6 +22,9 @@ from netsor.compilers.predict.samples import Targets, batches, matrix, part
 from netsor.compilers.predict.training import Training, Which
 from netsor.compilers.store import StoredGram
 from netsor.errors import InputError
+
+if TYPE_CHECKING:
+    from netsor.compilers.kernel import Kernel
 
 BATCH = 4096  # test samples of one call of the kernel, when no covariance between them is asked for
 PRECONDITIONER = 256  # landmarks of the preconditioner when nothing is said
@@ -49,7 +52,7 @@ class Prediction:
 
 
 def predict(
-    kernel: Any, x_train: Any, y_train: Any, diag_reg: float | Tensor = 0.0, params: Params | None = None,
+    kernel: Kernel, x_train: Arrays, y_train: Array, diag_reg: float | Tensor = 0.0, params: Params | None = None,
     landmarks: Landmarks = None, solver: Solver = "cholesky", gram: StoredGram | str | Path | None = None,
     memory: int | str = "2GB", tol: float = 1e-8, seed: int = 0,
 ) -> Predictor:  # fmt: skip
@@ -62,6 +65,11 @@ def predict(
     approximated through m of them (Nyström). `solver="cg"` solves to the relative residual `tol` by conjugate
     gradients on blocks; its preconditioner has the `landmarks`. Both keep the `memory` for blocks of kernels.
     `gram` is a store of the training kernels (`kernel.gram(x_train, store=…)`), read by blocks.
+
+    >>> x, y = np.linspace(-1, 1, 5)[:, None], np.linspace(-1, 1, 5) ** 3
+    >>> predictor = ns.predict(ns.compile(ns.programs.mlp()), x, y)
+    >>> bool((predictor.gp(x).mean - torch.tensor(y)).abs().max() < 1e-6)
+    True
     """
     return Predictor(kernel, x_train, y_train, diag_reg, params, landmarks, solver, gram, memory, tol, seed)
 

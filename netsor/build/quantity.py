@@ -10,11 +10,11 @@ from typing import Any
 import sympy as sp
 
 from netsor import ir
-from netsor.errors import ProgramError, caller_location
+from netsor.errors import ProgramError, user_location
 
 
 def _error(message: str, code: str, hint: str) -> ProgramError:
-    return ProgramError(message, code=code, hint=hint, location=caller_location())
+    return ProgramError(message, code=code, hint=hint, location=user_location())
 
 
 def quantity(what: str, value: Any) -> ir.Number:

@@ -47,7 +47,7 @@ def compile(args: argparse.Namespace) -> int:
 
 def kernel(args: argparse.Namespace) -> int:
     """Compute kernels, write them to an .npz or a store, and say how they were obtained when that was not exact."""
-    p = load(args.file, parse(args.set))
+    p = load(args.file, parse(args.set), args.x)
     store = args.o.endswith(".zarr")
     if store:
         outputs.continued(args.o, args.resume, args.force)
@@ -55,8 +55,8 @@ def kernel(args: argparse.Namespace) -> int:
         raise UsageError("--resume and --processes need a store", "-o K.zarr")
     else:
         outputs.writable(args.o, args.force)
-    x = arrays.read(args.x, p)
-    x2 = None if args.x2 is None else arrays.read(args.x2, p)
+    x = arrays.inputs(args.x, p)
+    x2 = None if args.x2 is None else arrays.inputs(args.x2, p)
 
     import torch
 

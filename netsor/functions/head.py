@@ -7,6 +7,7 @@ and differentiate by name (`relu'`). `Function.definition` writes a head in symp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal
@@ -44,6 +45,20 @@ def _applied(spec: Function, args: tuple[sp.Expr, ...]) -> sp.Expr:
     return spec.head(*args)
 
 
+def _leads_with_minus(e: sp.Expr) -> bool:
+    """sympy's `could_extract_minus_sign`, without making −e and without its questions about numbers."""
+    if isinstance(e, sp.Rational):
+        return bool(e.p < 0)
+    if isinstance(e, sp.Mul):
+        first = e.args[0]
+        return bool(first.is_Number) and _leads_with_minus(first)
+    if isinstance(e, sp.Add):
+        negative = sum(map(_leads_with_minus, e.args))
+        if 2 * negative != len(e.args):
+            return 2 * negative > len(e.args)
+    return bool(e.could_extract_minus_sign())
+
+
 class Head(sp.Function):
     """Base of the sympy heads of functions; `spec` is the Function."""
 
@@ -59,7 +74,7 @@ class Head(sp.Function):
             value = spec.evaluate(*args)
             if value is not None:
                 return value
-        if len(args) == 1 and spec.parity and args[0].could_extract_minus_sign():
+        if len(args) == 1 and spec.parity and _leads_with_minus(args[0]):
             return cls(-args[0]) * (-1 if spec.parity == "odd" else 1)
         return None
 
@@ -95,7 +110,15 @@ class Function:
     """φ: Rᵏ → R, applied coordinatewise.
 
     `definition` maps sympy arguments to an expression in sympy's own functions (None for a numeric function);
-    `parity` is φ(−x) = ±φ(x) for k = 1; `growth` is of φ itself; `kinks` are the points where φ or φ′ jumps (k = 1).
+    `parity` is φ(−x) = ±φ(x) for k = 1; `growth` is of φ itself; `kinks` are the points where φ or φ′ jumps (k = 1);
+    `range` is an interval that holds all values.
+
+    For k = 1, where the definition loses digits or time: `numpy` maps arrays; `sources` are texts of φ, φ′, … in torch,
+    with {0} for the argument, {x} for the argument where it must bind tightly and {c} for the first of `parameters`.
+    A numeric function has a callable `torch`.
+
+    >>> ns.tanh.parity, ns.tanh.prime, ns.relu.kinks
+    ('odd', tanh', (0.0,))
     """
 
     def __init__(
@@ -109,9 +132,13 @@ class Function:
         growth: Growth | None = None,
         kinks: tuple[float, ...] = (),
         jumps: bool = False,
+        range: tuple[float, float] = (-math.inf, math.inf),
         evaluate: Callable[..., sp.Expr | None] | None = None,
         latex: str | None = None,
+        numpy: Callable[[Any], Any] | None = None,
         torch: Callable[..., Any] | None = None,
+        sources: tuple[str, ...] = (),
+        parameters: tuple[sp.Expr, ...] = (),
         opaque: bool = True,
         user: bool = False,
     ) -> None:
@@ -123,7 +150,11 @@ class Function:
         self.jumps = jumps
         self.evaluate = evaluate
         self.latex = latex or rf"\mathrm{{{markup.math(name)}}}"
+        self.range = range
+        self.numpy = numpy
         self.torch = torch
+        self.sources = sources
+        self.parameters = parameters
         self.user = user  # made by ns.function or ns.numeric: a listing must define it
         self._definition = definition
         self._derivative = derivative
@@ -145,12 +176,14 @@ class Function:
         return self.name
 
     @property
-    def known(self) -> str:
-        """The name by which tables list built-in functions; "" for the user's own and their derivatives."""
-        root = self
-        while root.origin is not None:
-            root = root.origin
-        return "" if root.user else self.name
+    def builtin(self) -> bool:
+        """Is it in the table of functions, or a derivative of one that is?"""
+        return not undifferentiated(self).user
+
+    @property
+    def analytic(self) -> bool:
+        """Is it known to be analytic on the real line? The built-in functions without kinks are."""
+        return self.builtin and self.arity == 1 and not self.kinks
 
     @property
     def numeric(self) -> bool:
@@ -203,6 +236,8 @@ class Function:
             growth=None if self.jumps else self.growth,
             kinks=self.kinks,
             jumps=bool(self.kinks),
+            sources=self.sources[1:],
+            parameters=self.parameters,
             opaque=self.opaque,
             user=False,
         )

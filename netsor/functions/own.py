@@ -8,7 +8,7 @@ from typing import Any
 import sympy as sp
 from sympy.core.alphabets import greeks
 
-from netsor.build.definitions import arity_of, defined
+from netsor.functions.definitions import arity_of, defined
 from netsor.functions.facts import expression_kinks, expression_parity
 from netsor.functions.head import FLIPPED, Function, Growth, Parity, argument_symbols, exact, remade
 from netsor.names import checked
@@ -27,6 +27,10 @@ def function(
 
     Parity of a function of one argument is found by substitution; growth by the checker. Without a definition it is
     abstract: programs with it are checked and derived, `ns.function("phi")`, and have no numbers.
+
+    >>> f = ns.function("f", lambda x: x - x**3 / 3)
+    >>> ns.v_transform(f, torch.eye(2)).diagonal()  # 1 − 2·3/3 + 15/9
+    tensor([0.6667, 0.6667])
     """
     checked(name, "a function")
     if definition is None:
@@ -80,7 +84,12 @@ def numeric(
     growth: Growth | None = None,
     kinks: tuple[float, ...] = (),
 ) -> Function:
-    """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse."""
+    """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse.
+
+    >>> bump = ns.numeric("bump", lambda x: torch.exp(-x.abs()), parity="even", growth="bounded")
+    >>> ns.v_transform(bump, torch.eye(2)).diagonal().round(decimals=4)
+    tensor([0.3362, 0.3362])
+    """
     checked(name, "a function")
     if isinstance(derivative, Function) or derivative is None:
         prime = derivative

@@ -31,7 +31,11 @@ Guess = dict[ir.Var, Dims]
 
 
 def backprop(p: Program, output: str | None = None) -> Program:
-    """A new program: p with the backward lines and gradient statements of its output."""
+    """A new program: p with the backward lines and gradient statements of its output.
+
+    >>> [str(gradient.of) for gradient in ns.backprop(ns.programs.mlp()).gradients]
+    ['h2', 'b2', 'h1', 'b1']
+    """
     twin: Program = as_program("ns.backprop", p, parameters=True, abstract=True).copy()
     add_backward(twin, output)
     return twin
@@ -71,7 +75,12 @@ def with_backward(p: Program) -> Program:
 
 
 def forward_part(p: Program) -> Program:
-    """The program without the lines after its last output and without gradient statements."""
+    """The program without the lines after its last output and without gradient statements.
+
+    >>> p = ns.programs.mlp()
+    >>> ns.forward_part(ns.backprop(p)) == p
+    True
+    """
     count = max((o.at for o in p.outputs), default=len(p.lines))
     lines = p.lines[:count]
     kept = {line.out for line in lines}
@@ -174,14 +183,14 @@ class _Pass:
     def run(self) -> Guess:
         lines = self.p.lines
         for output in self.outputs:
-            start = len(self.p.lines)
+            start = self.p.line_count
             self._seed(output)
             self.p.locate(start, output.loc)
         for c, seed in self.seeds.items():
             self.terms[c].append(seed)
         for line in reversed(lines):
             if line.out in self.active:
-                start = len(self.p.lines)
+                start = self.p.line_count
                 self._line(line)
                 self.p.locate(start, line.loc)  # backward lines stand where their forward line does
         return self.found

@@ -25,6 +25,10 @@ def unit_variance(p: ir.ProgramLike) -> Program:
 
     The multiplier becomes multiplier·√var, a covariance c of two arrays c/√(var·var′); `axis_cov` multiplies the
     variance and stays. An array with var = 0 is a constant: it keeps its numbers and is not trained.
+
+    >>> p = ns.programs.mlp(depth=1, var_w=2, var_b=None)
+    >>> [round(float(ns.compile(q)([[1.0, 2.0]]).ntk), 6) for q in (p, ns.unit_variance(p))]
+    [3.75, 5.0]
     """
     p = as_program("ns.unit_variance", p, parameters=True, abstract=True)
     variances = {line.out: line.var for line in p.lines if isinstance(line, ir.InputVector)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import sympy as sp
 
@@ -46,6 +47,22 @@ class Collapse:
             self._done[u] = sp.expand(value) if terms(value) <= _LIMIT else value
         return self._value(v)
 
+    @cached_property
+    def intact(self) -> dict[ir.Var, frozenset[ir.Var]]:
+        """Variables in which nothing can cancel, with the variables that their expressions are made of."""
+        found: dict[ir.Var, frozenset[ir.Var]] = {}
+        for v, line in self.lines.items():
+            if not self._opens(v, False):
+                found[v] = frozenset((v,))
+                continue
+            assert isinstance(line, ir.Nonlin)
+            parts = [found.get(a) for a in (*line.args, *line.params)]
+            known = [p for p in parts if p is not None]
+            apart = frozenset[ir.Var]().union(*known)
+            if len(known) == len(parts) and len(apart) == sum(map(len, known)) <= _LIMIT and _intact(line.expr):
+                found[v] = apart
+        return found
+
     def _value(self, v: ir.Var) -> sp.Expr:
         return self._done.get(v, self.symbol(v))
 
@@ -76,3 +93,12 @@ class Collapse:
         if isinstance(line, ir.Moment):
             return deep and not line.args
         return isinstance(line, ir.Nonlin) and v.kind == "H"
+
+
+def _intact(e: sp.Expr) -> bool:
+    """Expanding e loses none of its symbols: no symbol stands in two terms of a sum."""
+    if isinstance(e, sp.Add):
+        free = [term.free_symbols for term in e.args]
+        if sum(map(len, free)) > len(set().union(*free)):
+            return False
+    return all(map(_intact, e.args))

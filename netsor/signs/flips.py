@@ -60,7 +60,7 @@ def dependence(
 
 def _cancelled(collapse: Collapse, z: ir.Var, found: Mapping[ir.Var, int], value: int) -> int:
     """The blocks of those G-vars and C-vars that are left in z."""
-    expr = collapse.of(z)
+    expr = None if z in collapse.intact else collapse.of(z)
     if expr is None:
         return value
     left = 0

@@ -11,7 +11,9 @@ import netsor as ns
 from netsor import functions, ir, measure
 from netsor.checker import check
 from netsor.checker import checks as checker
+from netsor.functions import head
 from netsor.run.work import GIVEN_UP, SpentError, Work
+from netsor.signs import collapse
 
 HEAD = "width n\ndata x\nW : A(n, x)\nV : A(n, n)\nv : G(n) readout\nh := W @ x\n"
 
@@ -115,3 +117,29 @@ def test_measures_bound_what_is_made(name: str) -> None:
         assert measure.tree_size(functions.write_out(e)) <= measure.written_size(e) + 2
         assert measure.tree_size(sp.diff(e, X)) <= measure.derivative_size(e) + 4
         assert len(sp.Add.make_args(sp.expand(e))) <= measure.terms(e)
+
+
+Y = [ir.arg(i) for i in range(3)]
+F: Any = functions.builtin("tanh")
+LOSSES = [
+    (Y[0] * (1 - F.sym(Y[0]) ** 2), True), ((Y[0] + Y[1]) * F.sym(Y[0]), True), (F.sym(Y[0] + Y[1]) ** 2 - Y[2], True),
+    ((Y[0] + Y[1]) ** 2 - Y[0] ** 2, False), (F.sym((Y[0] + Y[1]) * Y[2] - Y[0] * Y[2]), False),
+    (Y[0] + F.sym(Y[0]), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("e", "known"), LOSSES)
+def test_expressions_in_which_nothing_cancels(e: sp.Expr, known: bool) -> None:
+    """What is said to be intact loses no symbol when it is expanded; the rest is expanded to see."""
+    assert collapse._intact(e) is known
+    assert not known or sp.expand(e).free_symbols == e.free_symbols
+
+
+SIGNED = [*(x - 2 * Y[1] for x in Y), *(-x * Y[1] / 3 for x in Y), Y[0] - Y[1], Y[1] - Y[0], 2.5 * Y[0], -2.5 * Y[0]]
+SIGNED += [sp.Float(-1.5), sp.Rational(-1, 3), -Y[0] - 1, 1 - Y[0], sp.pi - Y[0], -sp.pi * Y[0]]
+
+
+@pytest.mark.parametrize("e", SIGNED)
+def test_leading_minus_is_sympys(e: sp.Expr) -> None:
+    assert head._leads_with_minus(e) is bool(e.could_extract_minus_sign())
+    assert head._leads_with_minus(-e) is bool((-e).could_extract_minus_sign())
