@@ -31,6 +31,11 @@ def empirical_ntk(
     "jacobian" multiplies Jacobians of blocks of samples; "product" takes ∂f(x) (∂f(x̄)ᵀ e) for every output of x̄, in the
     memory of a few copies of the parameters (Novak et al. 2022, Fast Finite Width Neural Tangent Kernel). By default
     the first where two samples' Jacobians fit into `memory`. Both are exact.
+
+    >>> linear = torch.nn.Sequential(torch.nn.Linear(2, 1, bias=False), torch.nn.Flatten(0))  # f(x) = w·x, Θ = x·x̄
+    >>> ns.empirical_ntk(linear, torch.tensor([[1.0, 0.0], [1.0, 2.0]]))
+    tensor([[1., 1.],
+            [1., 5.]])
     """
     for value, known, name in ((outputs, Outputs, "outputs"), (method, Method, "method")):
         if value not in (*get_args(known), *([None] if known is Method else [])):
