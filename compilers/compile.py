@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
+from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.evaluate import transforms
@@ -14,12 +17,18 @@ from netsor.compilers.evaluate.arguments import Get, wanted_names
 from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
+from netsor.compilers.native.choice import Backend
 from netsor.errors import CheckError, Diagnostic, InputError
+from netsor.functions import Function
+from netsor.passes.unit_variance import unit_variance
+
+Convention = Literal["omega", "unit"]
 
 
 def compile(
-    p: Any, device: Any = None, dtype: Any = None, assume_gia: bool = False, fuse: bool = False,
-    tol: float | None = None, samples: int | None = None, seed: int = 0, output: str | None = None,
+    p: Program | Holder, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
+    assume_gia: bool = False, fuse: bool = False, tol: float | None = None, samples: int | None = None, seed: int = 0,
+    output: str | None = None, convention: Convention = "omega", backend: Backend = "auto",
 ) -> Kernel:  # fmt: skip
     """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
@@ -28,15 +37,36 @@ def compile(
     `result.errors`) from `samples` draws, or until the standard error is at most `tol` relative to √(K_ii K_jj) (1e-3
     by default, or as near as 2 GB and 2²¹ draws allow).
 
+    `convention` says which array is trained: "omega", W = multiplier · ω/√cols with ω ~ N(0, var) as in the paper, or
+    "unit", ω with variance 1 and its scale in the multiplier as in neural-tangents (`ns.unit_variance`): the NTK's
+    term of an array of variance σ² is σ² times the other's.
+
     `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
     where that is not possible, a FusionWarning says why and nothing else changes.
+
+    `backend="native"` evaluates the blocks by a C function, which the machine's C compiler makes once for a kernel and
+    a cache on disk keeps; "auto" does so where the kernel has one and the calls take so long that it pays, or the
+    function is there already; "torch" never (`kernel.backend`).
+
+    >>> kernel = ns.compile(ns.programs.mlp())
+    >>> kernel([[1.0, 1.0]]).ntk  # ¾‖x‖²/d + 7/4 (Tensor Programs II, E.1)
+    tensor([[2.5000]], dtype=torch.float64)
     """
-    p = as_program("ns.compile", p)
+    p = as_program("ns.compile", p, parameters=True)
     if output is not None:
         p = with_output(p, output)
     if not assume_gia:
         refuse_unless_valid(p)
-    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed}, fuse)
+    p = in_convention(p, convention)
+    options = {"tol": tol, "samples": samples, "seed": seed}
+    return Kernel(p, device, dtype, assume_gia, options, fuse, convention, backend)
+
+
+def in_convention(p: Any, convention: str) -> Any:
+    """The program in a convention of trained arrays."""
+    if convention not in get_args(Convention):
+        raise InputError(f"convention is 'omega' or 'unit', got {convention!r}", code="NT605")
+    return unit_variance(p) if convention == "unit" else p
 
 
 def with_output(p: Any, name: str) -> Any:
@@ -71,22 +101,31 @@ def refuse_unless_valid(p: Any) -> None:
     )  # fmt: skip
 
 
-def derive(p: Any, get: Get = DEFAULT) -> Recursion:
-    """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
+def derive(p: Program | Holder, get: Get = DEFAULT) -> Recursion:
+    """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`.
+
+    >>> import sympy
+    >>> ns.derive(ns.programs.mlp()).symbolic(gram=sympy.Symbol("q")).ntk
+    3*q/4 + 7/4
+    """
     wanted = wanted_names(get)
-    return _derive(program_for(as_program("ns.derive", p), wanted), wanted)
+    return _derive(program_for(as_program("ns.derive", p, parameters=True), wanted), wanted)
 
 
-def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
+def v_transform(phi: str | Function, K: Tensor | npt.ArrayLike, psi: str | Function | None = None) -> Tensor:
     """V_φ(K) = E φ(z)ψ(z)ᵀ for z ~ N(0, K), ψ = φ by default (Tensor Programs II, Definition E.1).
 
     K is a covariance matrix, or a batch of them `[…, k, k]`; the result has its shape. `phi.prime` is the derivative.
+
+    >>> ns.v_transform(ns.relu, torch.eye(2, dtype=torch.float64))  # ½ and 1/2π
+    tensor([[0.5000, 0.1592],
+            [0.1592, 0.5000]], dtype=torch.float64)
     """
     from netsor.compilers.expectation import v_transform as transform
     from netsor.compilers.lowering.functions import as_fn
     from netsor.functions import as_function
 
-    if transforms.inside(K):
+    if isinstance(K, Tensor) and transforms.inside(K):
         return transforms.transformed(lambda k: (v_transform(phi, k, psi),), [K])[0]
     second = None if psi is None else as_fn(as_function(psi))
     return transform(as_fn(as_function(phi)), as_covariance(K), second)

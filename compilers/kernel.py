@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -9,23 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from netsor import facts
 from netsor.compilers import store as stores
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import ALL, Call, Limits, Plan, evened, parse_memory
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
+from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
-from netsor.compilers.evaluate import calls, fallback, ragged
-from netsor.compilers.evaluate import fused as fusing
-from netsor.compilers.evaluate.arguments import Get, as_device, as_dtype, size_axes, wanted_names
+from netsor.compilers.evaluate.arguments import Arrays, Get, Params, as_device, as_dtype, known_sizes, wanted_names
 from netsor.compilers.evaluate.diagonal import diagonals
 from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
+from netsor.compilers.native.choice import Backends
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
+from netsor.passes.bind import bind
 
 DEFAULT = ("nngp", "ntk")
 SAMPLES = 2e9  # bytes of the draws of a sampled kernel when no budget is given
@@ -36,50 +40,67 @@ class Kernel:
 
     `kernel(x1, x2=None, get=("nngp", "ntk"))` returns a `KernelResult`; x2 None is the symmetric call. `get` takes
     "nngp", "ntk", "terms", names of vectors and names of returned scalars. Arrays are `[sample, *axes, feature]`, a
-    dict by name for several inputs, or a list of single samples of different size.
+    dict by name for several inputs, or a list of single samples of different size. `params` are numbers or tensors,
+    to which gradients flow, for the parameters of the program's variances and multipliers.
+
+    >>> ns.compile(ns.programs.mlp())([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], get="ntk").ntk.shape
+    torch.Size([1, 2])
     """
 
     def __init__(
-        self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool
-    ) -> None:
-        self.program = program
-        self.device = as_device(device)
-        self.dtype = as_dtype(dtype)
-        self.assumed = assumed
-        self.options = options
+        self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
+        convention: str = "omega", backend: str = "auto",
+    ) -> None:  # fmt: skip
+        self.program, self.convention = program, convention  # the program in its convention
+        self.device, self.dtype = as_device(device), as_dtype(dtype)
+        self.assumed, self.options = assumed, options
         self._fuse = fuse
-        self.fuse = fuse and fusing.available(str(self.device or "cpu"))
+        self.backends = Backends(backend, fuse, str(self.device or "cpu"))
+        self.fuse = self.backends.fuse
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
         self._split: dict[tuple[str, ...], fallback.Parts] = {}
-        self._fused: dict[tuple[str, ...], fusing.Fused] = {}
         self._sides: dict[Any, tuple[Plan, int]] = {}
 
     def __repr__(self) -> str:
-        return f"<Kernel of {self.program.name}>"
+        unit = ", unit convention" if self.convention == "unit" else ""
+        return f"<Kernel of {self.program.name}{unit}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Kernel, (self.program, self.device, self.dtype, self.assumed, self.options, self._fuse)
+        options = (self.assumed, self.options, self._fuse, self.convention, self.backends.asked)
+        return Kernel, (self.program, self.device, self.dtype, *options)
+
+    @property
+    def backend(self) -> str:
+        """What evaluates blocks of pairs, and why not what was asked for."""
+        return self.backends.described(DEFAULT, self._recursion)
 
     # ------------------------------------------------------------ calls
 
-    def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT) -> KernelResult:
+    def __call__(
+        self, x1: Arrays, x2: Arrays | None = None, get: Get = DEFAULT, params: Params | None = None
+    ) -> KernelResult:
+        """The kernels of x1 and x2, of x1 and itself without x2."""
         if torch.compiler.is_compiling():  # the values decide what is done: there is no graph
             disable: Any = torch.compiler.disable
-            out: KernelResult = disable(self._called)(x1, x2, get, Limits())
+            out: KernelResult = disable(self._called)(x1, x2, get, Limits(), params)
             return out
-        return self._called(x1, x2, get, Limits())
+        return self._called(x1, x2, get, Limits(), params)
 
-    def _called(self, x1: Any, x2: Any, get: Get, limits: Limits) -> KernelResult:
+    def _called(self, x1: Any, x2: Any, get: Get, limits: Limits, params: Params | None) -> KernelResult:
         wanted = wanted_names(get)
-        if calls.is_inside(x1, x2):
-            return calls.call(lambda a, b: self._run(a, b, wanted, limits), x1, x2)
-        return self._run(x1, x2, wanted, limits)
+        if calls.is_inside(x1, x2, params):
+            found = calls.call(lambda a, b, c: self._run(a, b, wanted, limits, self._given(c)), x1, x2, params)
+        else:
+            found = self._run(x1, x2, wanted, limits, self._given(params))
+        found.asked = wanted
+        return found
 
     def gram(
-        self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None,
-        progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
+        self, x1: Arrays, x2: Arrays | None = None, memory: str | int = "2GB", get: Get = DEFAULT,
+        tile: int | None = None, progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
+        params: Params | None = None,
     ) -> KernelResult:  # fmt: skip
         """The same kernels by blocks within a memory budget (inputs, results and gradients counted).
 
@@ -91,50 +112,66 @@ class Kernel:
         """
         limits = Limits(parse_memory(memory), tile, progress)
         if store is not None:
-            return self._stored(store, x1, x2, wanted_names(get), limits, processes)
+            return self._stored(store, x1, x2, wanted_names(get), limits, processes, params)
         if processes != 1:
             raise InputError(f"processes={processes!r} write to a store", code="NT640", hint="store='k.zarr'")
-        return self._called(x1, x2, get, limits)
+        return self._called(x1, x2, get, limits, params)
 
     def _stored(
-        self, path: str | Path, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits, processes: int
-    ) -> stores.StoredGram:
+        self, path: str | Path, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits, processes: int,
+        params: Params | None,
+    ) -> stores.StoredGram:  # fmt: skip
         parts = self._parts(get)
         if parts.rest:
             raise stores.refuse_sampled(self.program.name, parts.why)
-        inside = calls.is_inside(x1, x2)
+        inside = calls.is_inside(x1, x2, params)
         stores.refuse(self, get, not inside and (ragged.is_ragged(x1) or ragged.is_ragged(x2)), inside)
-        one, two = self._inputs(self._module(get), x1, x2)
+        one, two = self._inputs(self._module(get), x1, x2, self._given(params))
         stores.refuse(self, get, False, gram.tracked(one, two))
         if two is not None and gram.same(one, two):
             two = None
-        task = stores.Task(self, self._run, get, one, two)
+        kernel = copy.copy(self)
+        kernel.backends = self.backends.settled(get, self._recursion)  # whatever a block alone takes
+        task = stores.Task(kernel, kernel._run, get, one, two)
         return stores.gram(task, self._recursion(get), path, limits, processes)
 
-    def diag(self, x: Any, get: Get = DEFAULT) -> KernelResult:
+    def diag(self, x: Arrays, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
         """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
-        return diagonals(self, x, wanted_names(get), {r.name for r in self.program.returned})
+        names = wanted_names(get)
+        return diagonals(lambda part: self(part, get=names, params=params), x, {r.name for r in self.program.returned})
 
-    def _run(self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits) -> KernelResult:
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the variances and multipliers that a call gives values."""
+        return facts.parameters(self.program.lines)
+
+    def _given(self, params: Params | None) -> dict[str, Tensor]:
+        return arguments.as_parameters(self.program.name, self.parameters, params)
+
+    def _run(
+        self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits, params: Mapping[str, Tensor] | None = None
+    ) -> KernelResult:
         if self._parts(get).rest:
-            return self._partly(x1, x2, get, limits)
+            return self._partly(x1, x2, get, limits, params or {})
         if ragged.is_ragged(x1) or ragged.is_ragged(x2):
-            return ragged.call(lambda a, b, some: self._run(a, b, get, some), x1, x2, self.program.name, limits)
+            return ragged.call(lambda a, b, some: self._run(a, b, get, some, params), x1, x2, self.program.name, limits)
         module = self._module(get)
-        one, two = self._inputs(module, x1, x2)
+        one, two = self._inputs(module, x1, x2, params)
         if two is not None and gram.same(one, two):
             two = None
         return self._whole(module, one, two, get, limits)
 
-    def _partly(self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits) -> KernelResult:
+    def _partly(
+        self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits, params: Mapping[str, Tensor]
+    ) -> KernelResult:
         """What has an exact rule exactly, the rest sampled."""
         parts = self._parts(get)
         drawn = sampled(
-            self._program_for(parts.rest), x1, x2, parts.rest, dtype=self.dtype, device=self.device,
+            self._program_for(parts.rest, params), x1, x2, parts.rest, dtype=self.dtype, device=self.device,
             memory=limits.memory or SAMPLES, progress=limits.progress, why=parts.why, **self.options,
         )  # fmt: skip
         drawn.assumed = self.assumed
-        return fallback.merged([self._run(x1, x2, parts.exact, limits), drawn]) if parts.exact else drawn
+        return fallback.merged([self._run(x1, x2, parts.exact, limits, params), drawn]) if parts.exact else drawn
 
     def _parts(self, get: tuple[str, ...]) -> fallback.Parts:
         if get not in self._split:
@@ -159,27 +196,24 @@ class Kernel:
         pairs = module.pairs
         with sampling(**self.options):
             wide = self._recursion(get).wide
-            fused = self._fused_blocks(module, get) if self.fuse else None
+            fused = self.backends.blocks(module, get, self._recursion, one, call)
             result = gram.whole(module.each, counted, one, two, frozenset(get), plan, wide, fused, shown)
         result.assumed = self.assumed
         return result
 
-    def _fused_blocks(self, module: Any, get: tuple[str, ...]) -> fusing.Fused:
-        if get not in self._fused:
-            self._fused[get] = fusing.Fused(module.pairs, frozenset(get), fusing.obstacle(self._recursion(get)))
-        return self._fused[get]
-
-    def _inputs(self, module: Any, x1: Any, x2: Any) -> tuple[Inputs, Inputs | None]:
-        one = as_inputs(module.INPUTS, x1, self.dtype, self.device)
+    def _inputs(
+        self, module: Any, x1: Any, x2: Any, params: Mapping[str, Tensor] | None = None
+    ) -> tuple[Inputs, Inputs | None]:
+        one = as_inputs(module.INPUTS, x1, self.dtype, self.device, params)
         if x2 is None:
             return one, None
-        two = as_inputs(module.INPUTS, x2, self.dtype, self.device)
+        two = as_inputs(module.INPUTS, x2, self.dtype, self.device, params)
         one.same_features(two)
         if one.dtype != two.dtype and self.dtype is None:
             common = torch.promote_types(one.dtype, two.dtype)
             one, two = (
-                as_inputs(module.INPUTS, one.arrays, common, None),
-                as_inputs(module.INPUTS, two.arrays, common, None),
+                as_inputs(module.INPUTS, one.arrays, common, None, params),
+                as_inputs(module.INPUTS, two.arrays, common, None, params),
             )
         return one, two
 
@@ -215,21 +249,17 @@ class Kernel:
         With `memory`, of `gram` within that budget; with `gradients`, of a call whose inputs require them.
         """
         recursion = self._recursion(wanted_names(get))
-        given = {"feature": 1} | dict(sizes or {})
-        needed = {s.axis for e in recursion.used for d in e.dims for s in size_axes(d.size)}
-        missing = sorted(needed - given.keys())
-        if missing:
-            raise InputError(
-                f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}"
-            )
+        given = known_sizes((d.size for e in recursion.used for d in e.dims), sizes)
         call = Call(n1, n1 if n2 is None else n2, n2 is None, gradients)
         budget = None if memory is None else parse_memory(memory)
         return costs.cost(recursion, call, given, self.dtype or torch.float64, budget)
 
     # ------------------------------------------------------------ modules
 
-    def _program_for(self, get: tuple[str, ...]) -> Any:
-        return program_for(self.program, get)
+    def _program_for(self, get: tuple[str, ...], params: Mapping[str, Tensor] | None = None) -> Any:
+        """The program that has what is asked for; with `params`, numbers in the place of its parameters."""
+        bound = bind(self.program, arguments.numbers(params)) if params else self.program
+        return program_for(bound, get)
 
     def _recursion(self, get: tuple[str, ...]) -> Recursion:
         if get not in self._recursions:

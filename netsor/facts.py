@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, assert_never, cast
 
+import sympy as sp
+
 from netsor import ir
 
 T = TypeVar("T", int, float)
@@ -89,12 +91,19 @@ def ratio(dimension: ir.Dimension | None) -> ir.Number:
     return dimension.ratio if isinstance(dimension, ir.Width) else 1
 
 
+def parameters(lines: Iterable[ir.Line]) -> tuple[str, ...]:
+    """The names of the variances' and multipliers' parameters in order of appearance."""
+    scales = [s for x in lines if isinstance(x, ir.InputMatrix | ir.InputVector) for s in (x.var, x.multiplier)]
+    found = [sorted(map(str, s.free_symbols)) for s in scales if isinstance(s, sp.Expr)]
+    return tuple(dict.fromkeys(name for names in found for name in names))
+
+
 def fan_in(line: ir.InputMatrix, cols: T) -> T | ir.Number:
     """What ω is divided by the square root of; `cols` is the number of columns."""
     return cols if line.fan_in == "cols" else 1 if line.fan_in is None else line.fan_in
 
 
-def covariance(a: ir.InputVector, b: ir.InputVector) -> ir.Number:
+def covariance(a: ir.InputVector, b: ir.InputVector) -> ir.Scale:
     """Cov(β_a, β_b) of coordinates, as the two lines state it: the variance for one line."""
     if a.out is b.out:
         return a.var

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import sympy as sp
 
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from netsor.errors import Location
 
 Number = int | float | Fraction
+Scale: TypeAlias = (
+    Number | sp.Expr
+)  # an expression in parameters (`hyperparameter`), which are given when a kernel is called
+ScaleLike: TypeAlias = Scale | str  # a name stands for a parameter
 Kind = Literal["A", "G", "H", "C", "X"]
 
 
@@ -42,7 +46,11 @@ Kind = Literal["A", "G", "H", "C", "X"]
 
 @dataclass(frozen=True)
 class Width:
-    """A dimension that goes to infinity: `ratio` times the reference width."""
+    """A dimension that goes to infinity: `ratio` times the reference width.
+
+    >>> ns.Program().width("m", ratio=2)
+    Width(name='m', ratio=2)
+    """
 
     name: str
     ratio: Number = 1
@@ -60,7 +68,12 @@ Dimension = Width | Feature
 
 @dataclass(frozen=True)
 class Axis:
-    """A finite index (pixel row, token, time step, batch element); size None is taken from the data."""
+    """A finite index (pixel row, token, time step, batch element); size None is taken from the data.
+
+    >>> p = ns.Program()
+    >>> p.data("x", axes=(p.axis("row", 8), "col")).axes
+    (Axis(name='row', size=8), Axis(name='col', size=None))
+    """
 
     name: str
     size: int | None = None
@@ -124,6 +137,11 @@ def param(i: int) -> sp.Symbol:
     return sp.Symbol(f"c{i}", real=True)
 
 
+def hyperparameter(name: str) -> sp.Symbol:
+    """The symbol of a positive number that is given when a kernel is called."""
+    return sp.Symbol(name, positive=True)
+
+
 # ---------------------------------------------------------------- lines
 
 
@@ -132,8 +150,8 @@ class InputMatrix:
     """W = multiplier · ω / √fan_in with ω_{αβ} ~ N(0, var); fan_in "cols", None (1) or a number. ω is trained."""
 
     out: Var
-    var: Number = 1
-    multiplier: Number = 1
+    var: Scale = 1
+    multiplier: Scale = 1
     trainable: bool = True
     fan_in: Literal["cols"] | Number | None = "cols"
     loc: Location | None = field(default=None, compare=False)
@@ -148,8 +166,8 @@ class InputVector:
 
     out: Var
     mean: Number = 0
-    var: Number = 1
-    multiplier: Number = 1
+    var: Scale = 1
+    multiplier: Scale = 1
     trainable: bool = False
     readout: bool = False
     cov: tuple[tuple[Var, Number], ...] = ()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from netsor.build.program import Program
-from netsor.ir import Number
+from netsor.ir import Number, ScaleLike
 from netsor.layers import batch_norm
 from netsor.programs.per_layer import Phis, Variance, functions, layer_count, per_layer
 
 
 def batchnorm_mlp(
-    depth: int = 2, phi: Phis = "relu", eps: Number = 1e-5, var_w: Variance = 1, var_v: Number = 1
+    depth: int = 2, phi: Phis = "relu", eps: Number = 1e-5, var_w: Variance = 1, var_v: ScaleLike = 1
 ) -> Program:  # fmt: skip
     """hˡ = Wˡxˡ⁻¹, xˡ = φ(BN(hˡ)), f_i = v·x^L_i/√n: one data sample is a batch, and `batch` is the output's axis."""
     depth = layer_count(depth)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from netsor.build.program import Program
-from netsor.ir import Number
+from netsor.ir import ScaleLike
 from netsor.layers import conv, global_avg_pool
 from netsor.layers.convolution import FanIn
 from netsor.programs.per_layer import (
@@ -25,7 +25,7 @@ from netsor.programs.per_layer import (
 def cnn(
     depth: int = 3, phi: Phis = "relu", axes: Sequence[str] = ("row", "col"), kernel: Kernel = 3, stride: Any = 1,
     padding: str | int = "same", dilation: Any = 1, readout: Literal["flatten", "mean"] = "flatten",
-    var_w: Variance = 1, var_v: Number = 1, var_b: MaybeVariance = None, fan_in: FanIn = "channels",
+    var_w: Variance = 1, var_v: ScaleLike = 1, var_b: MaybeVariance = None, fan_in: FanIn = "channels",
 ) -> Program:  # fmt: skip
     """hˡ[s] = Σ_κ Wˡ[κ] xˡ⁻¹[stride·s + dilation·κ] + bˡ, xˡ = φ(hˡ); x⁰ the image.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from netsor.build.program import Program
-from netsor.ir import Number
+from netsor.ir import ScaleLike
 from netsor.layers import graph_conv
 from netsor.programs.per_layer import MaybeVariance, Phis, Variance, choice, functions, layer_count, per_layer
 
 
 def gcn(
-    depth: int = 2, phi: Phis = "relu", var_w: Variance = 1, var_b: MaybeVariance = None, var_v: Number = 1,
+    depth: int = 2, phi: Phis = "relu", var_w: Variance = 1, var_b: MaybeVariance = None, var_v: ScaleLike = 1,
     readout: Literal["sum", "mean"] = "sum",
 ) -> Program:  # fmt: skip
     """hˡ_s = Wˡ Σ_t Â[s, t] xˡ⁻¹_t + bˡ, xˡ = φ(hˡ), f = Σ_s v·x^L_s/√n (or the mean over s).

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from netsor.build.program import Program
 from netsor.functions import Function, as_function
-from netsor.ir import Number
+from netsor.ir import Number, ScaleLike
 
 
 def gia_counterexample(
-    phi: str | Function = "square", var_1: Number = 1, var_2: Number = 1, mean_v: Number = 1, var_v: Number = 0,
-    train_v: bool = False,
+    phi: str | Function = "square", var_1: ScaleLike = 1, var_2: ScaleLike = 1, mean_v: Number = 1,
+    var_v: ScaleLike = 0, train_v: bool = False,
 ) -> Program:  # fmt: skip
     """x¹ = W¹ξ + 1, h² = W²x¹, x² = φ(h²), f = v·x²/√n with v the constant vector 1 (mean_v = 1, var_v = 0).
 

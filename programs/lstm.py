@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from netsor.build.expressions import Expr
 from netsor.build.program import Program
-from netsor.ir import Number
+from netsor.ir import ScaleLike
 from netsor.layers.cells import PerGate, lstm_cell
 
 
 def lstm(
-    var_w: PerGate = 1, var_u: PerGate = 1, var_b: PerGate = 1, mean_b: PerGate = 0, var_v: Number = 1
+    var_w: PerGate = 1, var_u: PerGate = 1, var_b: PerGate = 1, mean_b: PerGate = 0, var_v: ScaleLike = 1
 ) -> Program:  # fmt: skip
     """(hᵗ, cᵗ) = lstm_cell(ξᵗ, hᵗ⁻¹, cᵗ⁻¹), h⁰ = c⁰ = 0, f = v·h^T/√n; numbers or dicts over the gates i, f, o, g."""
     p = Program("lstm")

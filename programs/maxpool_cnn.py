@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from netsor.build.program import Program
-from netsor.ir import Number
+from netsor.ir import ScaleLike
 from netsor.layers import conv, global_avg_pool, max_pool
 from netsor.programs.per_layer import (
     Kernel,
@@ -24,7 +24,7 @@ from netsor.programs.per_layer import (
 def maxpool_cnn(
     depth: int = 2, phi: Phis = "relu", axes: Sequence[str] = ("row", "col"), kernel: Kernel = 3,
     pool: int | Sequence[int | None] | None = 2, readout: Literal["flatten", "mean"] = "mean", var_w: Variance = 1,
-    var_v: Number = 1, var_b: MaybeVariance = None,
+    var_v: ScaleLike = 1, var_b: MaybeVariance = None,
 ) -> Program:  # fmt: skip
     """hˡ[s] = Σ_κ Wˡ[κ] xˡ⁻¹[s + κ] + bˡ, xˡ = max pool of φ(hˡ) over windows of `pool` pixels along each axis.
 

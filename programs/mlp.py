@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from netsor.build.expressions import Expr, Matrix
 from netsor.build.program import Program
-from netsor.ir import Number
+from netsor.ir import ScaleLike
 from netsor.programs.per_layer import MaybeVariance, Phis, Variance, functions, layer_count, per_layer
 
 
 def mlp(
-    depth: int = 2, phi: Phis = "relu", var_w: Variance = 1, var_b: MaybeVariance = 1, var_v: Number = 1,
+    depth: int = 2, phi: Phis = "relu", var_w: Variance = 1, var_b: MaybeVariance = 1, var_v: ScaleLike = 1,
     tied: bool = False,
 ) -> Program:  # fmt: skip
     """hˡ = Wˡ xˡ⁻¹, xˡ = φ(hˡ + bˡ), f = v·x^L/√n, x⁰ the data.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from netsor.errors import InputError, user_location
 from netsor.functions import Function, as_function
-from netsor.ir import Number
+from netsor.ir import ScaleLike
 
 Phi = str | Function
 Phis = Phi | Sequence[Phi]
-Variance = Number | Sequence[Number]
-MaybeVariance = Number | None | Sequence[Number | None]
+Variance: TypeAlias = ScaleLike | Sequence[ScaleLike]
+MaybeVariance: TypeAlias = Variance | Sequence[ScaleLike | None] | None
 Kernel = int | tuple[int, ...] | list[Any]
 
 

@@ -6,13 +6,13 @@ from typing import Literal
 
 from netsor.build.program import Program
 from netsor.functions import Function, as_function
-from netsor.ir import Number
+from netsor.ir import Number, ScaleLike
 from netsor.programs.per_layer import MaybeVariance, Phis, Variance, choice, functions, layer_count, per_layer
 
 
 def resnet(
-    depth: int = 3, phi: Phis = "relu", kind: Literal["post", "pre"] = "post", var_0: Number = 1,
-    var_w: Variance = 1, var_b: MaybeVariance = None, var_v: Number = 1, scale: Number = 1.0,
+    depth: int = 3, phi: Phis = "relu", kind: Literal["post", "pre"] = "post", var_0: ScaleLike = 1,
+    var_w: Variance = 1, var_b: MaybeVariance = None, var_v: ScaleLike = 1, scale: Number = 1.0,
     final_phi: str | Function | None = None,
 ) -> Program:  # fmt: skip
     """x⁰ = W⁰ξ; post: xˡ = xˡ⁻¹ + scale·φ(Wˡxˡ⁻¹ + bˡ); pre: xˡ = xˡ⁻¹ + scale·(Wˡφ(xˡ⁻¹) + bˡ); f = v·ψ(x^L)/√n."""

@@ -7,13 +7,13 @@ from typing import Literal
 from netsor.build.expressions import Expr
 from netsor.build.program import Program
 from netsor.functions import Function, as_function
-from netsor.ir import Number
+from netsor.ir import ScaleLike
 from netsor.programs.per_layer import choice
 
 
 def rnn(
-    phi: str | Function = "tanh", readout: Literal["last", "mean"] = "last", var_w: Number = 1, var_u: Number = 1,
-    var_b: Number | None = 1, var_v: Number = 1,
+    phi: str | Function = "tanh", readout: Literal["last", "mean"] = "last", var_w: ScaleLike = 1, var_u: ScaleLike = 1,
+    var_b: ScaleLike | None = 1, var_v: ScaleLike = 1,
 ) -> Program:  # fmt: skip
     """gᵗ = W sᵗ⁻¹, sᵗ = φ(gᵗ + U ξᵗ + b), s⁰ = 0; f = v·s^T/√n, or v·(mean of s)/√n. The time axis is the data's."""
     choice("readout", readout, "last", "mean")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from netsor.build.program import Program
 from netsor.functions import Function, as_function
-from netsor.ir import Number
+from netsor.ir import Number, ScaleLike
 
 
 def tied_autoencoder(
-    phi: str | Function = "tanh", var_1: Number = 1, var_w: Number = 1, mean_v: Number = 0, var_v: Number = 1
+    phi: str | Function = "tanh", var_1: ScaleLike = 1, var_w: ScaleLike = 1, mean_v: Number = 0, var_v: ScaleLike = 1
 ) -> Program:  # fmt: skip
     """x = W¹ξ, h = W x, a = φ(h), y = Wᵀa, f = v·y/√n: W and Wᵀ meet in the forward pass."""
     p = Program("tied_autoencoder")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from netsor.build.program import Program
-from netsor.ir import Number
+from netsor.ir import Number, ScaleLike
 from netsor.layers import attention, layer_norm
 from netsor.programs.per_layer import Phis, Variance, functions, layer_count, per_layer
 
 
 def transformer(
-    depth: int = 1, phi: Phis = "relu", var_u: Variance = 1, var_w: Variance = 1, var_v: Number = 1, eps: Number = 0.0
+    depth: int = 1, phi: Phis = "relu", var_u: Variance = 1, var_w: Variance = 1, var_v: ScaleLike = 1,
+    eps: Number = 0.0,
 ) -> Program:  # fmt: skip
     """k = U x⁻, y_i = Σ_j a_ij k_j + k_i, a_i = softmax_j(k_i·k_j/n), z = LN(y), g = W^a z, h = W^b φ(g), x = LN(h + z)
 

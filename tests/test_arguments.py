@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -48,6 +49,7 @@ PLACES: dict[str, Place] = {
     "eps": lambda p, n, h, a: p.let("A", layers.layer_norm(h, a)),
     "dense": lambda p, n, h, a: layers.dense(h, n, "A", var=a, bias_var=a),
 }
+SCALES = {f"{what} of a {of}" for what in ("var", "multiplier") for of in ("matrix", "vector")} | {"dense"}
 HALVES = [
     0.5, Fraction(1, 2), Decimal("0.5"), sp.Rational(1, 2), sp.Float(0.5), np.float64(0.5), np.float32(0.5),
     np.array(0.5), torch.tensor(0.5), torch.tensor(0.5, dtype=torch.float64),
@@ -84,8 +86,11 @@ def test_a_gradient_a_symbol_and_what_is_no_number_are_refused_where_they_are_gi
         made(make, float("nan"))
     with refused("NT109", "finite"):
         made(make, float("inf"))
-    with refused("NT108", "sigma"):
-        made(make, sp.Symbol("sigma"))
+    if place in SCALES:
+        assert ns.compile(made(make, sp.Symbol("sigma"))).parameters == ("sigma",)
+    else:
+        with refused("NT108", "sigma"):
+            made(make, sp.Symbol("sigma"))
 
 
 def test_an_irrational_number_is_a_variance_only_as_a_float() -> None:
@@ -192,6 +197,16 @@ def test_words_that_a_program_does_not_know() -> None:
         programs.resnet(kind="residual")  # type: ignore[arg-type]
     with refused("NT616", "var_w has 2 entries for 3 layers"):
         programs.mlp(depth=3, var_w=[1, 2])
+
+
+@pytest.mark.parametrize("name", programs.BUILTIN)
+def test_a_variance_that_is_none_is_shown_in_the_callers_file(name: str) -> None:
+    make: Any = programs.BUILTIN[name]
+    if "var_w" in inspect.signature(make).parameters:
+        for var in (-1, float("nan"), "2a"):
+            with refused("NT10", "var of ") as caught:
+                make(var_w=var)
+            assert place(caught.value) == __file__
 
 
 TAKERS: dict[str, Callable[[Any], Any]] = {

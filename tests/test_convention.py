@@ -1,15 +1,20 @@
-"""ns.unit_variance: the same network, its scale in the multipliers."""
+"""ns.unit_variance: the same network, its scale in the multipliers; convention= of kernels."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 from fractions import Fraction
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import netsor as ns
 from netsor import ir
+from netsor.cli import main
 from netsor.passes.unit_variance import root
 from netsor.programs import mlp
 
@@ -76,3 +81,62 @@ def test_twice_is_once() -> None:
 def test_roots_of_rational_squares_are_exact(var: ir.Number, expected: ir.Number) -> None:
     assert root(var) == expected
     assert isinstance(root(var), type(expected))
+
+
+# ---------------------------------------------------------------- of kernels
+
+X = np.random.default_rng(0).normal(size=(4, 3))
+VARIANCES = {"W1": 1.5, "b1": 0.2, "W2": 1.5, "b2": 0.2, "v": 0.7}
+PROGRAM = mlp(2, "erf", 1.5, 0.2, 0.7)
+
+
+def test_terms_of_both_conventions() -> None:
+    """A unit array σω′ has σ² times the term of ω, and the same NNGP."""
+    omega, unit = (ns.compile(PROGRAM, convention=c)(X, get=("nngp", "terms")) for c in ("omega", "unit"))
+    np.testing.assert_allclose(unit.nngp, omega.nngp, rtol=1e-12)
+    for name, var in VARIANCES.items():
+        np.testing.assert_allclose(unit.terms[name], var * omega.terms[name], rtol=1e-12)
+
+
+def test_the_flag_is_the_pass() -> None:
+    by_flag, by_pass = ns.compile(PROGRAM, convention="unit"), ns.compile(ns.unit_variance(PROGRAM))
+    assert np.array_equal(by_flag(X).ntk, by_pass(X).ntk)
+    assert by_flag.source == by_pass.source
+    assert not np.array_equal(by_flag(X).ntk, ns.compile(PROGRAM)(X).ntk)
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda k: pickle.loads(pickle.dumps(k))])
+def test_it_travels(way: Any) -> None:
+    kernel = ns.compile(PROGRAM, convention="unit")
+    again = way(kernel)
+    assert again.convention == "unit" and repr(again) == "<Kernel of mlp, unit convention>"
+    assert np.array_equal(again(X).ntk, kernel(X).ntk)
+
+
+def test_unknown() -> None:
+    with pytest.raises(ns.InputError, match="convention is 'omega' or 'unit', got 'ntk'"):
+        ns.compile(PROGRAM, convention="ntk")  # type: ignore[arg-type]
+
+
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("X.npy", X)
+    settings = [x for name, value in (("var_w", 1.5), ("var_b", 0.2)) for x in ("--set", f"{name}={value}")]
+    assert main(["kernel", "mlp", *settings, "--x", "X.npy", "--convention", "unit", "-o", "K.npz"]) == 0
+    kernel = ns.compile(mlp(var_w=1.5, var_b=0.2), convention="unit")
+    with np.load("K.npz") as found:
+        assert np.array_equal(found["ntk"], kernel(X).ntk)
+    assert main(["compile", "mlp", *settings, "--convention", "unit", "-o", "k.py"]) == 0
+    assert Path("k.py").read_text() == kernel.source
+
+
+def test_estimators() -> None:
+    sklearn = pytest.importorskip("netsor.sklearn")
+    y = X[:, 0]
+    unit = sklearn.NTKRegressor(PROGRAM, convention="unit").fit(X, y)
+    kernel = ns.compile(PROGRAM, convention="unit")
+    np.testing.assert_allclose(unit.predict(X + 0.1), ns.predict(kernel, X, y, 1e-6).ensemble(X + 0.1).mean, rtol=1e-9)
+    assert np.array_equal(sklearn.NTKRegressor(kernel).fit(X, y).predict(X + 0.1), unit.predict(X + 0.1))
+    assert np.array_equal(sklearn.NetsorKernel(PROGRAM, "ntk", "unit")(X), kernel(X).ntk)
+    with pytest.raises(ns.InputError, match="was not compiled with convention='unit'"):
+        sklearn.NTKRegressor(ns.compile(PROGRAM), convention="unit").fit(X, y)

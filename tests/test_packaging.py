@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"netsor": ROOT / "netsor", "netsor.compilers": ROOT / "compilers", "netsor.programs": ROOT / "programs"}
 SHIPPED = (".py", ".netsor", ".lark")
+CARRIED = {"netsor.compilers.page": ["mathjax.js", "LICENSE.mathjax"]}
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,9 @@ def test_folders_map_to_import_names(config: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["compilers", "programs"])
 def test_links_are_relative_and_point_home(name: str) -> None:
     link = ROOT / "netsor" / name
+    if (ROOT / "PKG-INFO").is_file():  # an unpacked source distribution: it is installed before it is used
+        assert not link.exists()
+        return
     assert link.is_symlink()
     assert os.readlink(link) == f"../{name}"
 
@@ -69,6 +73,9 @@ def test_data_files_travel(config: dict[str, Any]) -> None:
     patterns = config["tool"]["setuptools"]["package-data"]["*"]
     assert {"*.netsor", "*.lark", "py.typed"} <= set(patterns)
     assert (ROOT / "netsor" / "py.typed").is_file()
+    named = {k: v for k, v in config["tool"]["setuptools"]["package-data"].items() if k != "*"}
+    assert named == CARRIED
+    assert all((ROOT / "compilers" / "page" / file).is_file() for file in CARRIED["netsor.compilers.page"])
 
 
 def test_the_command_is_declared(config: dict[str, Any]) -> None:
@@ -102,3 +109,11 @@ def test_constraints_pin_what_the_extras_ask(config: dict[str, Any]) -> None:
     extras = config["project"]["optional-dependencies"].values()
     wanted = {re.split(r"[<>=\[]", r)[0].lower() for rs in (config["project"]["dependencies"], *extras) for r in rs}
     assert wanted - {"netsor"} <= pinned
+
+
+def test_a_release_is_the_version_that_is_cited(config: dict[str, Any]) -> None:
+    version = config["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version = {{{version}}}" in (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
+    source = (ROOT / "netsor" / "__init__.py").read_text(encoding="utf-8")
+    assert f'__version__ = "{version}"' in source

@@ -233,6 +233,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
         (lambda p: kernel(tol=0.1).gram(X, store=p), "tol is None there and 0.1 here"),
         (lambda p: kernel(samples=9).gram(X, store=p), "samples is None there and 9 here"),
         (lambda p: kernel(assume_gia=True).gram(X, store=p), "assume_gia is False there and True here"),
+        (lambda p: kernel(convention="unit").gram(X, store=p), "convention is omega there and unit here"),
     ],
 )
 def test_another_call(whole: Path, change: Callable[[Path], Any], message: str) -> None:

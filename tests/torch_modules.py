@@ -10,6 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, jacrev, vmap
 
+from netsor.compilers.finite.inputs import bind
+from netsor.compilers.finite.kernels import ntk_terms
+from netsor.compilers.finite.network import Network
+from netsor.compilers.finite.order import steps
 from netsor.compilers.lift import Lifted
 
 Make = Callable[[int], nn.Module]
@@ -138,10 +142,16 @@ def inputs(name: str, count: int = 2) -> torch.Tensor:
     return torch.randn(count, *shape, generator=g, dtype=torch.float64)
 
 
+NOT_MAPPED = (nn.RNNBase, nn.RNNCellBase)  # torch.func.vmap has no rule
+
+
 def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[str, float]) -> tuple[torch.Tensor, ...]:
     """f fᵀ and Σ_p η_p ∂f ∂fᵀ of the first output, one matrix per draw."""
     modules = [make(n).double() for _ in range(draws)]
     names = [name for name, _ in modules[0].named_parameters() if rates.get(name)]
+    if any(isinstance(m, NOT_MAPPED) for m in modules[0].modules()):
+        parts = [_of_one(m, x, names, rates) for m in modules]
+        return tuple(torch.stack(part) for part in zip(*parts, strict=True))
     stacked = {k: torch.stack([dict(m.named_parameters())[k].detach() for m in modules]) for k, _ in
                modules[0].named_parameters()}  # fmt: skip
 
@@ -158,6 +168,42 @@ def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[st
 
     found = [vmap(kernels)({k: v[i : i + 20] for k, v in stacked.items()}) for i in range(0, draws, 20)]
     return tuple(torch.cat(part) for part in zip(*found, strict=True))
+
+
+def _of_one(
+    module: nn.Module, x: Any, names: Sequence[str], rates: Mapping[str, float]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    y = module(*x if isinstance(x, tuple) else (x,))
+    y = y.reshape(len(y), -1)[:, 0]
+    params = [dict(module.named_parameters())[name] for name in names]
+    grads = [torch.autograd.grad(v, params, retain_graph=True, materialize_grads=True) for v in y]
+    ntk = torch.zeros(len(y), len(y), dtype=y.dtype)
+    for name, column in zip(names, zip(*grads, strict=True), strict=True):
+        j = torch.stack([g.flatten() for g in column])
+        ntk = ntk + rates[name] * (j @ j.T)
+    y = y.detach()
+    return y[:, None] * y[None, :], ntk
+
+
+def replayed(lifted: Lifted, module: nn.Module, x: Any, n: int) -> tuple[tuple[torch.Tensor, ...], ...]:
+    """(f fᵀ, Θ) of the program with the module's own arrays at its width, and of the module: one network."""
+    module = module.double()
+    gone = {row.parameter for row in lifted.rows if row.array == "0 in the limit"}
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            p.mul_(0 if name in gone else 1)
+    (group,) = bind(lifted.program, lifted.arrange(*x) if isinstance(x, tuple) else lifted.arrange(x))
+    network = Network(lifted.program, steps(lifted.program.lines), group, n)
+    arrays = lifted.arrays(module)
+    fixed = {line.out.name: torch.ones(network.binding.dimension(line.out.rows), dtype=torch.float64)
+             for line in lifted.program.lines if line.out.name.startswith("one ")}  # fmt: skip
+    result = network.run(arrays | fixed)
+    y = result.outputs["f"].detach().reshape(len(network.group.samples), -1)[:, 0]
+    terms = ntk_terms([network], [result], arrays | fixed, "f", "autograd")
+    ntk = sum((t.detach().reshape(len(y), len(y), -1)[..., 0] for t in terms.values()), torch.zeros(()).double())
+    rates = lifted.rates(n)
+    names = [name for name, _ in module.named_parameters() if rates.get(name)]
+    return (y[:, None] * y[None, :], ntk), _of_one(module, x, names, rates)
 
 
 def scores(lifted: Lifted, make: Make, x: torch.Tensor, limits: Sequence[torch.Tensor], n: int, draws: int) -> float:

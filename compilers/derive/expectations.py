@@ -113,7 +113,8 @@ class Expectations:
         for s in expr.free_symbols:
             if s not in table and not is_node_symbol(cast(sp.Symbol, s)):
                 value = self.rules.scalar(self.normal.scalar_of[cast(sp.Symbol, s)], a.copy, dict(a.binding))
-                table[s] = value.value if isinstance(value, Num) else scope.scalar(value)
+                plain = isinstance(value, Num) and value.value.is_number
+                table[s] = cast(Num, value).value if plain else scope.scalar(value)
         return cast(sp.Expr, expr.xreplace(table))
 
     # ------------------------------------------------------------ expectation of an expression

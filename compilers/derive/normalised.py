@@ -120,7 +120,11 @@ class Normalised:
             node = self.scope.refs[s].node
             if self.e._is_gaussian(self.scope, s) and node.id not in self.rules.normal.sampled:
                 mean = self.rules.mean(self.scope.refs[s])
-                if isinstance(mean, Num) and self.e._covariance(self.scope, s, s, {s: mean}) == ZERO:
+                if (
+                    isinstance(mean, Num)
+                    and mean.value.is_number
+                    and self.e._covariance(self.scope, s, s, {s: mean}) == ZERO
+                ):
                     table[s] = mean.value
         return cast(sp.Expr, expr.xreplace(table)) if table else expr
 

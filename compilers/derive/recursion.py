@@ -13,6 +13,7 @@ from netsor.compilers.derive.arrays import array_terms, tangent_terms
 from netsor.compilers.derive.depth import deep_recursion
 from netsor.compilers.derive.entries.inline import inline
 from netsor.compilers.derive.entries.labels import is_named
+from netsor.compilers.derive.entries.parameters import parametrised
 from netsor.compilers.derive.entries.sharing import share, unscaled
 from netsor.compilers.derive.entries.terms import Terms, collect, dense, right_to_left, sum_left, swap
 from netsor.compilers.derive.entries.values import (
@@ -33,7 +34,7 @@ from netsor.compilers.derive.nodes import Normal, normal_form
 from netsor.compilers.derive.requests import Ref, Restart
 from netsor.compilers.derive.rules import Rules
 from netsor.errors import Diagnostic, InputError, UnsupportedError
-from netsor.facts import known, lookup
+from netsor.facts import known, lookup, parameters
 from netsor.functions import exact
 from netsor.markup import one_line
 from netsor.text.readings import Readings
@@ -162,6 +163,9 @@ class Derivation:
                 holder.value = unscaled(holder.value)
             while share(recursion.used):
                 inline(recursion.used, holders, lines, self.rules.q.number)
+            if parameters(self.program.lines):
+                for holder in every:
+                    holder.value = parametrised(holder.value)
             return replace(recursion)
 
     def _results(self, get: tuple[str, ...]) -> tuple[dict[str, Result], dict[str, Result]]:

@@ -18,7 +18,7 @@ def inverse_size(sym: Sym) -> Value:
 
 def scalar_function(expr: sp.Expr, names: list[sp.Symbol], args: list[Value]) -> Value:
     """expr(args) as a value, with numbers put in and products and sums kept open."""
-    numbers = {s: v.value for s, v in zip(names, args, strict=True) if isinstance(v, Num)}
+    numbers = {s: v.value for s, v in zip(names, args, strict=True) if isinstance(v, Num) and v.value.is_number}
     expr = sp.sympify(expr.xreplace(numbers))
     if expr.has(sp.nan, sp.zoo, sp.oo, -sp.oo):
         raise UnsupportedError(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from netsor import ir
-from netsor.errors import InputError
+from netsor.errors import InputError, UnsupportedError
 
-Get = str | Sequence[str]
+Array: TypeAlias = npt.ArrayLike | Tensor
+Arrays: TypeAlias = Array | Mapping[str, Array] | Sequence[Array]  # of one input, by name, or samples one by one
+Get: TypeAlias = str | Sequence[str]
+Params = Mapping[str, Any]
 
 
 def wanted_names(get: Get) -> tuple[str, ...]:
@@ -40,7 +45,65 @@ def as_device(device: Any) -> torch.device | None:
     return found
 
 
-def size_axes(size: Any) -> list[Any]:
+def known_sizes(sizes: Iterable[Any], given: Mapping[str, int] | None) -> dict[str, int]:
+    """The sizes that are given, one feature by default; InputError (NT602) for an axis of `sizes` that is not."""
+    known = {"feature": 1} | dict(given or {})
+    missing = sorted({s.axis for size in sizes for s in _axes(size)} - known.keys())
+    if missing:
+        raise InputError(
+            f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}"
+        )
+    return known
+
+
+def _axes(size: Any) -> list[Any]:
     while isinstance(size, ir.Strided):
         size = size.of
     return [size] if isinstance(size, ir.SizeOf) else []
+
+
+def as_parameters(name: str, known: Sequence[str], params: Params | None) -> dict[str, Tensor]:
+    """A tensor without axes in float64 for each parameter of a program; gradients flow to those that are given.
+
+    InputError (NT604) for one that is missing or unknown, or is no positive finite number.
+    """
+    given = dict(params or {})
+    unknown = [k for k in given if k not in known]
+    if unknown:
+        raise InputError(
+            f"{name} has no parameter {unknown[0]!r}", code="NT604", hint=f"it has {', '.join(known) or 'none'}"
+        )
+    missing = [k for k in known if k not in given]
+    if missing:
+        wanted = ", ".join(f"{k!r}: …" for k in known)
+        raise InputError(
+            f"the parameter{'s' if missing[1:] else ''} {', '.join(missing)} of {name} "
+            f"{'have no values' if missing[1:] else 'has no value'}", code="NT604",
+            hint=f"kernel(x, params={{{wanted}}})",
+        )  # fmt: skip
+    return {k: _number(k, given[k]) for k in known}
+
+
+def numbers(params: Mapping[str, Tensor]) -> dict[str, float]:
+    """The values alone, for a sampled kernel, which has no gradient in them (NT702)."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in params.values()):
+        raise UnsupportedError(
+            "a sampled kernel has no gradient in its parameters", code="NT702", hint="finite differences with one seed"
+        )
+    return {k: float(v) for k, v in params.items()}
+
+
+def _number(name: str, value: Any) -> Tensor:
+    try:
+        found = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"the parameter {name} is {value!r}, not a number", code="NT604") from None
+    if found.numel() != 1 or found.is_complex():
+        raise InputError(f"the parameter {name} is one real number, got shape {tuple(found.shape)}", code="NT604")
+    found = found.reshape(()).to(torch.float64)
+    if not 0 < float(found.detach()) < float("inf"):
+        raise InputError(
+            f"the parameter {name} is {float(found.detach()):g}: parameters are positive numbers", code="NT604",
+            hint="a variance that is 0 is written in the program: var=0",
+        )  # fmt: skip
+    return found

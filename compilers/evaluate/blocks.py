@@ -59,10 +59,8 @@ def same(one: Inputs, two: Inputs) -> bool:
 
 
 def tracked(*batches: Inputs | None) -> bool:
-    """Does a gradient flow to an array?"""
-    return torch.is_grad_enabled() and any(
-        t.requires_grad for batch in batches if batch is not None for t in batch.arrays.values()
-    )
+    """Does a gradient flow to an array or a parameter?"""
+    return torch.is_grad_enabled() and any(batch.requires_grad for batch in batches if batch is not None)
 
 
 class Blocks:

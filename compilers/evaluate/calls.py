@@ -13,7 +13,7 @@ from netsor.compilers.evaluate.arrays import as_tensor
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.errors import UnsupportedError
 
-Call = Callable[[Any, Any], KernelResult]
+Call = Callable[..., KernelResult]
 
 
 def is_inside(*inputs: Any) -> bool:
@@ -40,13 +40,13 @@ def _with_leaves(x: Any, new: Iterator[Tensor]) -> Any:
     return next(new) if isinstance(x, Tensor) else x
 
 
-def call(kernel: Call, x1: Any, x2: Any) -> KernelResult:
-    """kernel(x1, x2) as one operation of torch."""
+def call(kernel: Call, *arguments: Any) -> KernelResult:
+    """kernel(*arguments) as one operation of torch."""
     first: list[KernelResult] = []
 
     def plain(*tensors: Tensor) -> tuple[Tensor, ...]:
         new = iter(tensors)
-        found = kernel(_with_leaves(x1, new), _with_leaves(x2, new))
+        found = kernel(*(_with_leaves(x, new) for x in arguments))
         first.append(found)
         if "sampled" in found.method and any(t.requires_grad for t in tensors):
             raise UnsupportedError(
@@ -54,7 +54,7 @@ def call(kernel: Call, x1: Any, x2: Any) -> KernelResult:
             )
         return tuple(value for _, value in found.items())
 
-    leaves = [as_tensor("an input", x) for x in (*_leaves(x1), *_leaves(x2))]
+    leaves = [as_tensor("an input", x) for part in arguments for x in _leaves(part)]
     values = transforms.transformed(plain, leaves)
     return _filled(first[0], dict(zip((name for name, _ in first[0].items()), values, strict=True)))
 

@@ -14,11 +14,9 @@ from netsor.compilers.predict.samples import batches
 BLOCK = 32  # inputs of one call: the kernel's own diagonal is exact in it, and few pairs are computed in vain
 
 
-def diagonals(
-    kernel: Callable[..., KernelResult], x: Any, get: tuple[str, ...], single: Collection[str]
-) -> KernelResult:
+def diagonals(kernel: Callable[[Any], KernelResult], x: Any, single: Collection[str]) -> KernelResult:
     """The diagonals of the kernel's calls on batches of a few inputs; `single` are the results without pairs."""
-    parts = [kernel(part, get=get) for part in batches(x, BLOCK)]
+    parts = [kernel(part) for part in batches(x, BLOCK)]
     out = parts[0]
 
     def joined(name: str, values: list[Tensor]) -> Tensor:

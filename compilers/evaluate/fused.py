@@ -25,6 +25,7 @@ from netsor.compilers.expectation.blocks.fused import NEAR, POINTS, Trace, Untra
 from netsor.compilers.expectation.blocks.scratch import scratch
 from netsor.compilers.expectation.report import report
 from netsor.errors import NetsorWarning
+from netsor.facts import parameters
 
 OFTEN = 3  # a shape that comes so many times is compiled
 MOST = 32  # shapes compiled for one kernel
@@ -60,6 +61,8 @@ def _first_line(error: Exception) -> str:
 
 def obstacle(recursion: Recursion) -> str | None:
     """Why the blocks of a recursion cannot be one graph, if so."""
+    if parameters(recursion.program.lines):
+        return "variances or multipliers are given at the call"
     pairs = [e for e in recursion.used if e.space == "pair"]
     if any(e.recurrent for e in pairs):
         return "recurrences between pairs are evaluated step by step"

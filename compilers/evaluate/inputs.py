@@ -19,8 +19,11 @@ Part = slice | Tensor  # of the samples: a range, or their numbers
 class Inputs:
     """One batch: an array per input (`data[name]`), `size` per data axis, and what tensors made beside it need."""
 
-    def __init__(self, signature: Signature, arrays: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, signature: Signature, arrays: Mapping[str, Tensor], parameters: Mapping[str, Tensor] | None = None
+    ) -> None:
         self.signature = signature
+        self.parameters = dict(parameters or {})
         self.arrays = dict(arrays)
         self.size: dict[str, int] = {}
         for name, (kind, axes) in signature.items():
@@ -37,6 +40,16 @@ class Inputs:
         if array not in self._constants:
             self._constants[array] = torch.tensor(array, dtype=torch.float64).to(self.dtype).to(self.device)
         return self._constants[array]
+
+    @property
+    def requires_grad(self) -> bool:
+        return any(t.requires_grad for t in (*self.arrays.values(), *self.parameters.values()))
+
+    def parameter(self, name: str) -> Tensor:
+        """A parameter of the program's variances and multipliers, in the batch's dtype."""
+        if name not in self.parameters:
+            raise InputError(f"the parameter {name} has no value", code="NT604", hint=f"params={{{name!r}: …}}")
+        return self.parameters[name].to(self.dtype).to(self.device)
 
     def put(self, name: str, value: Tensor) -> None:
         """Keep a function of the data beside it."""
@@ -82,7 +95,7 @@ class Inputs:
 
     def to(self, dtype: torch.dtype) -> Inputs:
         """The same batch in another dtype."""
-        return Inputs(self.signature, {k: v.to(dtype) for k, v in self.arrays.items()})
+        return Inputs(self.signature, {k: v.to(dtype) for k, v in self.arrays.items()}, self.parameters)
 
     def _check(self, name: str, kind: str, axes: Sequence[tuple[str, int | None]]) -> None:
         value = self.arrays[name]
@@ -111,7 +124,9 @@ class Inputs:
             )  # fmt: skip
 
 
-def as_inputs(signature: Signature, x: Any, dtype: torch.dtype | None, device: Any) -> Inputs:
+def as_inputs(
+    signature: Signature, x: Any, dtype: torch.dtype | None, device: Any, parameters: Mapping[str, Tensor] | None = None
+) -> Inputs:
     """An array (one input), or a dict from name to array, as tensors of one floating dtype."""
     if isinstance(x, Inputs):
         return x
@@ -128,7 +143,7 @@ def as_inputs(signature: Signature, x: Any, dtype: torch.dtype | None, device: A
     if len(set(counts.values())) > 1:
         raise InputError(f"inputs have different numbers of samples: {counts}", code="NT602")
     common = dtype or _promoted(tensors.values())
-    found = Inputs(signature, {k: v.to(common).to(device or v.device) for k, v in tensors.items()})
+    found = Inputs(signature, {k: v.to(common).to(device or v.device) for k, v in tensors.items()}, parameters)
     for name, (kind, axes) in signature.items():
         if kind == "data":
             check_layout(name, [axis for axis, _ in axes], tensors[name].shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +26,12 @@ class KernelResult(Tabled):
     expectation relative to √(E f² E g²), or the largest standard error of a sampled kernel relative to √(K_ii K_jj).
     `methods` and `errors` are those of sampled kernels by name (as in `items`): "sampled" and the standard errors entry
     by entry. `assumed` is True when the gradient independence assumption was taken on trust (`assume_gia=True`).
+
+    `out["ntk"]` is a kernel by name, and iteration gives what was asked for in its order: `ntk, nngp = kernel(x, x2,
+    get=("ntk", "nngp"))`. As a numpy array a result is its only kernel.
+
+    >>> ns.compile(ns.programs.mlp())([[1.0, 1.0]])
+    <KernelResult: nngp [1, 1], ntk [1, 1]; closed form>
     """
 
     nngp: Tensor | Any = None  # `| Any` where the type depends on `get`: no reader has to assert what it asked for
@@ -36,6 +43,38 @@ class KernelResult(Tabled):
     assumed: bool = False
     methods: dict[str, str] = field(default_factory=dict)
     errors: dict[str, Tensor] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()  # the names of the call, in its order
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[name] for name in self.asked or self._named()])
+
+    def __getitem__(self, name: str) -> Any:
+        """A kernel by name (as in `items`), or the dict of the terms."""
+        found = self._named() | dict(self.items())
+        if not isinstance(name, str) or name not in found:
+            raise InputError(
+                f"no kernel {name!r} in this result", code="NT605", hint=f"it has {', '.join(found) or 'none'}"
+            )
+        return found[name]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """The only kernel as a numpy array; NT605 when there are several."""
+        found = self._named()
+        if len(found) != 1 or "terms" in found:
+            name = next((k for k in found if k != "terms"), "ntk")
+            raise InputError(
+                f"this result is no single array: it has {', '.join(found) or 'no kernels'}", code="NT605",
+                hint=f'choose one: numpy.asarray(out["{name}"]), or get="{name}" in the call',
+            )  # fmt: skip
+        if copy is False:
+            raise ValueError("an array made from a result is a copy")
+        (value,) = found.values()
+        return value.numpy(force=True).astype(dtype or str(value.dtype).removeprefix("torch."), copy=True)
+
+    def _named(self) -> dict[str, Any]:
+        """What can be asked for by name."""
+        found = {"nngp": self.nngp, "ntk": self.ntk, **self.vectors, "terms": self.terms}
+        return {k: v for k, v in found.items() if v is not None}
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{one_line(k)} {list(v.shape)}" for k, v in self.items()) or "nothing"
@@ -57,12 +96,8 @@ class KernelResult(Tabled):
         from netsor.compilers.experiment.figure import kernel_figure
 
         found = dict(self.items())
-        chosen = next(iter(found), None) if name is None else name
-        if chosen not in found:
-            raise InputError(
-                f"no kernel {chosen!r} in this result", code="NT605", hint=f"it has {', '.join(found) or 'none'}"
-            )
-        return kernel_figure(chosen, found[chosen])
+        chosen = next(iter(found), "") if name is None else name
+        return kernel_figure(chosen, self[chosen])
 
     def items(self) -> list[tuple[str, Tensor]]:
         """All kernels by name; terms as `terms.array`."""

@@ -27,8 +27,7 @@ class Fn:
 
     `call` maps tensors coordinatewise; `kinks` are the points where f or f′ jumps; `source` is a constructor
     expression. `trusted` is the range of the variance in which the sum of closed forms loses no digits to
-    cancellation or overflow; outside it the engine integrates `call` instead. `closed` is the same sum where `terms`
-    hide it for that reason.
+    cancellation or overflow; outside it the engine integrates `call` instead.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Fn:
     kinks: tuple[float, ...]
     terms: Sum
     trusted: tuple[float, float] = (0.0, math.inf)
-    closed: Sum = ()
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:

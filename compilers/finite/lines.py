@@ -8,13 +8,15 @@ from typing import Any, assert_never
 import torch
 
 from netsor import ir
+from netsor.compilers.finite.contract import products
 from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.compilers.lowering.torch_functions import torch_function
 from netsor.errors import InputError
-from netsor.indexing import IndexMap, Read, index_map
+from netsor.indexing import IndexMap, Outside, Read, index_map
 
 Lookup = Callable[[ir.Var], Value]
 Computed = ir.Trsp | ir.MatMul | ir.Nonlin | ir.Moment | ir.IndexForm | ir.Reduce | ir.Softmax
+PRODUCT = ir.arg(0) * ir.arg(1)
 
 
 def evaluate(line: Computed, read: Lookup, axes: Sequence[str], binding: Binding) -> Value:
@@ -71,6 +73,8 @@ def _coordinatewise(line: ir.Nonlin | ir.Moment, read: Lookup, axes: Sequence[st
     symbols = tuple(ir.arg(i) for i in range(len(line.args))) + tuple(ir.param(j) for j in range(len(line.params)))
     vectors = [read(v).aligned(axes) for v in line.args]
     scalars = [read(c).aligned(axes) for c in line.params]
+    if isinstance(line, ir.Moment) and line.expr == PRODUCT:
+        return Value(products(*vectors) / vectors[0].shape[-1], tuple(axes))
     if vectors:
         scalars = [c.unsqueeze(-1) for c in scalars]
     result = torch_function(line.expr, symbols)(*vectors, *scalars)
@@ -90,40 +94,37 @@ def _moved(line: ir.IndexForm, of: Value, binding: Binding) -> Value:
     if m.tap is None:
         return _gathered(line, m, of, 0, binding)
     taps = [_gathered(line, m, of, k, binding) for k in range(m.taps)]
-    return Value(torch.stack([t.data for t in taps], 1 + len(of.axes)), (*taps[0].axes, m.tap.name))
+    where = 1 + len(of.axes)
+    data = torch.stack([t.data for t in taps], where) if len(taps) > 1 else taps[0].data.unsqueeze(where)
+    return Value(data, (*taps[0].axes, m.tap.name))
 
 
 def _gathered(line: ir.IndexForm, m: IndexMap, of: Value, tap: int, binding: Binding) -> Value:
-    """What a tap reads: views along strides, copied once where zeros are beside them."""
+    """What a tap reads: a view along strides, copied where something stands outside."""
     part, axes = of.data, list(of.axes)
-    beside = [0] * (2 * part.ndim)  # zeros before and after each dimension, the last one first
     for r, dim in [(r, of.dim(r.axis.name)) for r in m.reads]:
-        size = part.shape[dim]
         if r.at is None:
-            return of.select(r.axis.name, _fixed(line, r, size))
+            return of.select(r.axis.name, _fixed(line, r, part.shape[dim]))
         axes[dim - 1] = r.at.name
-        if m.outside == "never":
-            continue
-        count = binding.size(line.out.size(r.at))
-        if m.outside == "wrap":
-            position = (r.stride * torch.arange(count, device=part.device) + r.offsets[tap]) % size
-            part = part.index_select(dim, position)
-            continue
-        first, last = _inside(r, tap, count, size)
-        start = max(0, min(r.stride * first + r.offsets[tap], size))
-        part = part[(slice(None),) * dim + (slice(start, start + r.stride * (last - first), r.stride),)]
-        behind = 2 * (part.ndim - 1 - dim)
-        beside[behind], beside[behind + 1] = first, count - last
-    if any(beside):
-        part = torch.nn.functional.pad(part, beside, value=-torch.inf if m.outside == "drop" else 0.0)
+        if m.outside != "never":
+            part = _strided(part, dim, r.stride, r.offsets[tap], binding.size(line.out.size(r.at)), m.outside)
     return Value(part, tuple(axes))
 
 
-def _inside(read: Read, tap: int, count: int, size: int) -> tuple[int, int]:
-    """The first index whose position is inside, and the one behind the last."""
-    first = min(max(0, -(read.offsets[tap] // read.stride)), count)
-    last = max(min(count, (size - 1 - read.offsets[tap]) // read.stride + 1), first)
-    return first, last
+def _strided(x: torch.Tensor, dim: int, stride: int, start: int, count: int, outside: Outside) -> torch.Tensor:
+    """x at stride·s + start for s < count along a dimension."""
+    size = x.shape[dim]
+    if outside == "wrap":
+        return x.index_select(dim, (stride * torch.arange(count, device=x.device) + start) % size)
+    first = min(max(0, -(start // stride)), count)  # the first s inside, and the one behind the last
+    last = max(min(count, (size - 1 - start) // stride + 1), first)
+    begin = max(0, min(stride * first + start, size))
+    inner = x[(slice(None),) * dim + (slice(begin, begin + stride * (last - first), stride),)]
+    if last - first == count:
+        return inner
+    shapes = ((*x.shape[:dim], k, *x.shape[dim + 1 :]) for k in (first, count - last))
+    before, behind = (x.new_full(shape, -torch.inf if outside == "drop" else 0.0) for shape in shapes)
+    return torch.cat([before, inner, behind], dim)
 
 
 def _scattered(line: ir.IndexForm, m: IndexMap, of: Value, binding: Binding) -> Value:
@@ -134,12 +135,12 @@ def _scattered(line: ir.IndexForm, m: IndexMap, of: Value, binding: Binding) -> 
         for r in m.reads:
             size = binding.size(line.out.size(r.axis))
             if r.at is None:
-                part, axes = part.unsqueeze(1), [r.axis.name, *axes]
-                dim, position = 1, torch.tensor([_fixed(line, r, size)], device=part.device)
-            else:
-                dim = 1 + axes.index(r.at.name)
-                axes[dim - 1] = r.axis.name
-                position = r.stride * torch.arange(part.shape[dim], device=part.device) + r.offsets[k]
+                part = _strided(part.unsqueeze(1), 1, 1, -_fixed(line, r, size), size, "zero")
+                axes = [r.axis.name, *axes]
+                continue
+            dim = 1 + axes.index(r.at.name)
+            axes[dim - 1] = r.axis.name
+            position = r.stride * torch.arange(part.shape[dim], device=part.device) + r.offsets[k]
             if m.outside == "wrap":
                 position = position % size
             else:
@@ -188,5 +189,5 @@ def _softmax(line: ir.Softmax, read: Lookup, axes: Sequence[str]) -> Value:
         return Value(torch.softmax(scores, dim), tuple(axes))
     scores, mask = torch.broadcast_tensors(scores, read(line.mask).aligned(axes))
     largest = scores.masked_fill(mask == 0, -torch.inf).amax(dim, keepdim=True)
-    weights = mask * torch.exp(torch.minimum(scores - largest.detach(), torch.zeros_like(scores)))
+    weights = mask * torch.exp((scores - largest.detach()).masked_fill(mask == 0, 0.0))
     return Value(weights / weights.sum(dim, keepdim=True), tuple(axes))

@@ -20,6 +20,7 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
+from netsor.build.declared import as_program
 from netsor.build.program import Program
 from netsor.compilers.derive.depth import deep_recursion
 from netsor.compilers.reference.expectation import Expectation
@@ -50,6 +51,7 @@ class Reference:
 
 def reference(p: Program, x: Any = None, x2: Any = None, sizes: Mapping[str, int] | None = None) -> Reference:
     """The NNGP and NTK limits of a program at the inputs x and x2 (x when None)."""
+    as_program("the reference", p)
     with deep_recursion():
         return _reference(p, x, x2, sizes or {})
 

@@ -128,10 +128,7 @@ class StoredGram(KernelResult):
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, str):
             return self._only()[key]
-        found: dict[str, Any] = dict(self.items())
-        if key not in found:
-            raise InputError(f"no kernel {key!r} in {self.path}", code="NT605", hint=f"it has {', '.join(found)}")
-        return found[key]
+        return super().__getitem__(key)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self._only().__array__(dtype, copy)
@@ -154,7 +151,7 @@ class StoredGram(KernelResult):
     def loaded(self) -> KernelResult:
         """All kernels as tensors in memory."""
         keys = {a.key: StoredKernel(self.store, a).loaded() for a in self.store.layout.arrays}
-        return _filled(KernelResult, keys, self.method, self.error, self.assumed)
+        return _filled(KernelResult, keys, self.method, self.error, self.assumed, asked=self.asked)
 
     def to(self, dtype: torch.dtype) -> KernelResult:
         """All kernels as tensors of another dtype."""
@@ -183,9 +180,15 @@ def _filled(make: Callable[..., Result], kernels: dict[str, Any], *rest: Any, **
 def stored(store: Store) -> StoredGram:
     """The kernels of a store."""
     kernels = {a.key: StoredKernel(store, a) for a in store.layout.arrays}
-    return _filled(StoredGram, kernels, *store.report(), store.assumed, path=store.path, store=store)
+    asked = tuple(store.identity["get"])
+    return _filled(StoredGram, kernels, *store.report(), store.assumed, path=store.path, store=store, asked=asked)
 
 
 def open_gram(path: str | Path) -> StoredGram:
-    """The kernels that `kernel.gram(…, store=path)` or `netsor kernel -o path` wrote; see StoredGram, StoredKernel."""
+    """The kernels that `kernel.gram(…, store=path)` or `netsor kernel -o path` wrote; see StoredGram, StoredKernel.
+
+    >>> _ = ns.compile(ns.programs.mlp()).gram(np.eye(3), store="k.zarr")
+    >>> ns.open_gram("k.zarr").ntk[0:1, 0:3].shape
+    (1, 3)
+    """
     return stored(Store(Path(path)))

@@ -155,6 +155,8 @@ class _Evaluator:
         return self.inputs.gram(v.array, left, self._position(v.copy2, v.idx2, env, own))
 
     def _constant(self, v: Constant, env: Env, own: Copy) -> sp.Expr:
+        if isinstance(v.array, sp.Symbol):
+            return v.array
         at = self._indices(v.idx, env, own)
         return exact(at[0] if v.array == "position" else np.array(v.array, dtype=object)[at])
 

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from netsor import facts
 from netsor.errors import InputError, user_location
+
+if TYPE_CHECKING:
+    from netsor.build.program import Program
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__netsor_program__"
+HOLDS = "__netsor_holds__"
+
+
+class Holder(Protocol):
+    """What stands for a program, as a lifted module does."""
+
+    @property
+    def __netsor_holds__(self) -> Program: ...
 
 
 def program(function: F) -> F:
-    """Declare that a function returns a Program; the function itself is unchanged."""
+    """Declare that a function returns a Program; the function itself is unchanged.
+
+    >>> @ns.program
+    ... def wide(depth=3):
+    ...     return ns.programs.mlp(depth=depth, phi="tanh")
+    >>> wide()
+    <Program mlp: 14 lines>
+    """
     setattr(function, _MARK, True)
     return function
 
@@ -23,13 +42,29 @@ def is_declared(value: Any) -> bool:
     return callable(value) and getattr(value, _MARK, False) is True
 
 
-def as_program(what: str, value: Any) -> Any:
-    """The program; InputError that says what to write instead of a name, a function or a module of torch."""
+def as_program(what: str, value: Any, parameters: bool = False) -> Program:
+    """The program; InputError that says what to write instead of a name, a function or a module of torch.
+
+    Unless `parameters`, its variances and multipliers have to be numbers.
+    """
+    value = getattr(value, HOLDS, value)
     if all(hasattr(value, name) for name in ("lines", "outputs", "gradients", "returned")):
-        return value
+        if not parameters:
+            _refuse_parameters(what, value)
+        return cast("Program", value)
     raise InputError(
         f"{what} takes a Program, got {_shown(value)}", code="NT616", location=user_location(), hint=_instead(value)
     )
+
+
+def _refuse_parameters(what: str, p: Any) -> None:
+    names = facts.parameters(p.lines)
+    if names:
+        wanted = ", ".join(f"{name!r}: …" for name in names)
+        raise InputError(
+            f"{what} takes numbers: {', '.join(names)} of {p.name} {'have no values' if names[1:] else 'has no value'}",
+            code="NT604", location=user_location(), hint=f"ns.bind(p, {{{wanted}}})",
+        )  # fmt: skip
 
 
 def _shown(value: Any) -> str:
@@ -44,5 +79,5 @@ def _instead(value: Any) -> str:
     if isinstance(value, type) or (callable(value) and hasattr(value, "__code__")):
         return f"call it: {getattr(value, '__name__', 'f')}(…) returns the program"
     if any(c.__module__.startswith("torch.nn") for c in inspect.getmro(type(value))):
-        return "write its layers with ns.Program and ns.layers, or take one of ns.programs (mlp, cnn, resnet, …)"
+        return "ns.from_torch(make, x).program is the program of a module; make is a function of the width"
     return "make one with ns.Program, ns.parse or ns.programs"

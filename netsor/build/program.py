@@ -15,8 +15,10 @@ import sympy as sp
 
 from netsor import ir, markup
 from netsor.build.expressions import Expr, Matrix, Operand
+from netsor.build.moments import dot, mix, moment, softmax
 from netsor.build.quantity import nested, quantity
-from netsor.errors import Location, ProgramError, caller_location
+from netsor.build.scales import scale
+from netsor.errors import Location, ProgramError, caller_location, user_location
 from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
 from netsor.functions import Function
 from netsor.names import KERNELS, checked
@@ -38,6 +40,13 @@ class Program:
 
     `lines`, `outputs`, `gradients` and `returned` are tuples; passes read them and make new programs. Two programs are
     equal when their listings are (locations do not count).
+
+    >>> p = ns.Program("small")
+    >>> n, x = p.width("n"), p.data("x")
+    >>> h = p.let("h", p.matrix("W", n, x, var=2) @ x + p.bias("b", n, var=0.1))
+    >>> p.output(p.readout("v", n), ns.relu(h))
+    >>> p
+    <Program small: 7 lines>
     """
 
     def __init__(self, name: str = "program") -> None:
@@ -180,26 +189,30 @@ class Program:
     # ------------------------------------------------------------ inputs
 
     def matrix(
-        self, name: str, rows: Any, cols: Any, var: ir.Number = 1.0, multiplier: ir.Number = 1.0,
+        self, name: str, rows: Any, cols: Any, var: ir.ScaleLike = 1.0, multiplier: ir.ScaleLike = 1.0,
         axes: Iterable[DimLike] = (), trainable: bool = True, fan_in: Any = "cols",
     ) -> Matrix:  # fmt: skip
-        """W = multiplier · ω / √cols, entries ω ~ N(0, var); rows and cols are widths or things that have one."""
+        """W = multiplier · ω / √cols, entries ω ~ N(0, var); rows and cols are widths or things that have one.
+
+        `var` and `multiplier` may be names or sympy symbols: `kernel(x, params={name: …})` gives their values.
+        """
         if hasattr(cols, "__netsor_matrix__"):  # a concatenation: a row of independent blocks
             more = {"var": var, "axes": axes, "trainable": trainable}
             return cols.__netsor_matrix__(name, rows, multiplier, **more)  # type: ignore[no-any-return]
-        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        var, multiplier = self._variance(name, var), scale(f"the multiplier of {name}", multiplier)
         fan_in = self._fan_in(name, fan_in)
         out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self.dims_of(axes))
         self._add(ir.InputMatrix(out, var, multiplier, trainable, fan_in, caller_location()))
         return Matrix(self, out)
 
     def vector(
-        self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, multiplier: ir.Number = 1.0,
+        self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0,
+        multiplier: ir.ScaleLike = 1.0,
         cov: Mapping[Any, ir.Number] | None = None, axes: Iterable[DimLike] = (), axis_cov: Any = None,
         trainable: bool = False, readout: bool = False,
     ) -> Expr:  # fmt: skip
         """A G-var with i.i.d. coordinates multiplier · β, β ~ N(mean, var), and covariances of β with other vectors."""
-        var, multiplier = self._variance(name, var), quantity(f"the multiplier of {name}", multiplier)
+        var, multiplier = self._variance(name, var), scale(f"the multiplier of {name}", multiplier)
         mean, dims = quantity(f"the mean of {name}", mean), self.dims_of(axes)
         pairs = tuple((self.var_of(v), quantity(f"a covariance of {name}", c)) for v, c in (cov or {}).items())
         out = self.new_var(name, "G", self._dimension(width), None, dims)
@@ -209,12 +222,12 @@ class Program:
         self._add(line)
         return cast(Expr, self.handle(out))
 
-    def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
+    def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0, **more: Any) -> Expr:
         """A trainable vector."""
         more = {"trainable": True} | more
         return self.vector(name, width, mean, var, **more)
 
-    def readout(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.Number = 1.0, **more: Any) -> Expr:
+    def readout(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0, **more: Any) -> Expr:
         """A trainable vector that is marked as a readout."""
         more = {"trainable": True} | more
         return self.vector(name, width, mean, var, readout=True, **more)
@@ -252,10 +265,14 @@ class Program:
             axis_cov = {dims[0].axis: axis_cov}
         return tuple((self.as_axis(a), nested("axis_cov", m)) for a, m in axis_cov.items())
 
-    def _variance(self, name: str, value: Any) -> ir.Number:
-        found = quantity(f"var of {name}", value)
-        if found < 0:
-            raise _error(f"var of {name} is a variance and must not be negative, got {found}", "NT109")
+    def _variance(self, name: str, value: Any) -> ir.Scale:
+        found = scale(f"var of {name}", value)
+        if isinstance(found, sp.Expr):
+            if not found.is_positive:
+                raise _error(f"var of {name} is a variance: {found} is not seen to be positive", "NT109")
+        elif found < 0:
+            message = f"var of {name} is a variance and must not be negative, got {found}"
+            raise _error(message, "NT109", loc=user_location())
         return found
 
     def _fan_in(self, name: str, value: Any) -> Any:
@@ -585,53 +602,6 @@ def _place(loc: Location, at: Location | None) -> str:
 
 def describe(dimension: ir.Dimension | None) -> str:
     return "none" if dimension is None else dimension.name
-
-
-def moment(value: Any, name: str | None = None) -> Expr:
-    """The C-var (1/n) Σ_α value_α."""
-    if not isinstance(value, Expr):
-        raise _error(f"a moment is of a vector, got {value!r}", "NT108")
-    p = value.program
-    args, params = p.split(value.sym)
-    if not args or any(a.kind == "X" for a in args):
-        raise _error("a moment is of a vector with a width", "NT108")
-    out = p.new_var(name, "C", None, None, merge_dims(args + params))
-    return p.add(ir.Moment(out, p.positional(value.sym, args, params), args, params, caller_location()))
-
-
-def dot(x: Expr, y: Expr) -> Expr:
-    """moment(x·y) = (1/n) Σ_α x_α y_α."""
-    return moment(x * y)
-
-
-def softmax(c: Expr, axis: AxisLike, mask: Any = None) -> Expr:
-    """Softmax of scalars over an axis: m_j exp(c_j) / Σ_l m_l exp(c_l); m = 1 without a mask."""
-    p = c.program
-    var = p.var_of(c)
-    m = None if mask is None else p.var_of(mask)
-    dims = merge_dims((var,) if m is None else (var, m))
-    out = p.new_var(None, "C", None, None, dims)
-    return p.add(ir.Softmax(out, var, p.as_axis(axis), m, caller_location()))
-
-
-def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
-    """y[s] = Σ_t a[s, t] x[t] over `axis`.
-
-    A constant array is `[out, in]` and the result keeps the axis; a family of C-vars contracts `axis` with its last
-    axis, and the result has its other axes.
-    """
-    p = x.program
-    ax = p.as_axis(axis)
-    if isinstance(a, Expr):
-        last = p.var_of(a).dims[-1].axis
-        source = x if last == ax else x.rename({ax: last})
-        return (a * source).sum(last)
-    rows = nested("the array of a mix", a)
-    size = p.var_of(x).size(ax)
-    inner = p.fresh_axis(f"{ax.name}_in", len(rows[0]))
-    same = len(rows) == len(rows[0])
-    weights = p.constant(rows, (ir.Dim(ax, size if same else len(rows)), ir.Dim(inner, size)))
-    return (weights * x.rename({ax: inner})).sum(inner)
 
 
 __all__ = ["Expr", "Matrix", "Operand", "Program", "dot", "mix", "moment", "softmax"]

@@ -10,11 +10,11 @@ from typing import Any
 import sympy as sp
 
 from netsor import ir
-from netsor.errors import ProgramError, caller_location
+from netsor.errors import ProgramError, user_location
 
 
 def _error(message: str, code: str, hint: str) -> ProgramError:
-    return ProgramError(message, code=code, hint=hint, location=caller_location())
+    return ProgramError(message, code=code, hint=hint, location=user_location())
 
 
 def quantity(what: str, value: Any) -> ir.Number:
@@ -48,7 +48,7 @@ def _plain(what: str, value: Any) -> Any:
 def tracked(what: str, value: Any) -> None:
     """ProgramError for a tensor whose gradient would be lost."""
     if getattr(value, "requires_grad", False) is True:
-        hint = "give numbers: .item() or .detach() of the tensor; kernels are differentiable in their inputs"
+        hint = "a variance or multiplier takes a name, var='v', and kernel(x, params={'v': tensor}); or .item() of it"
         raise _error(
             f"{what} is a tensor with requires_grad: a program holds numbers, its gradient is lost", "NT108", hint
         )

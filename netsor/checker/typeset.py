@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 from netsor import ir, markup
@@ -124,7 +125,7 @@ def markdown(r: Report) -> str:
         out[-1] += f" Readouts: {', '.join(map(markup.code, r.readouts))}."
     for d in _every_finding(r):
         out += ["", *_finding_markdown(r, d)]
-    return "\n".join([*out, "", "## Lines", "", markup.fenced("\n".join(_numbered(r)))]) + "\n"
+    return "\n".join([*out, "", "## Lines", "", markup.fenced("\n".join(numbered(r)))]) + "\n"
 
 
 def _every_finding(r: Report) -> list[Diagnostic]:
@@ -146,7 +147,8 @@ def _finding_markdown(r: Report, d: Diagnostic) -> Iterator[str]:
         yield f"  - accepted because {markup.prose(d.accepted)}"
 
 
-def _numbered(r: Report) -> Iterator[str]:
+def numbered(r: Report) -> Iterator[str]:
+    """The lines as checked, with the numbers that the report uses."""
     wide = len(str(len(r.program.lines)))
     listing = listing_of(r.program)
     for i in range(len(r.program.lines)):
@@ -188,3 +190,18 @@ def html(r: Report) -> str:
     """The table of the hypotheses."""
     rows = [(h.title, WORDS[h.verdict], h.reason, ranges(h.lines)) for h in hypotheses(r)]
     return markup.html_table(f"{r.program.name}: {conclusion(r)}", ("hypothesis", "holds", "why", "lines"), rows)
+
+
+def html_findings(r: Report) -> str:
+    """All findings as a list: the line, the clause, the remedy."""
+    rows = "".join(f"<li>{_finding_html(r, d)}</li>" for d in _every_finding(r))
+    return f"<ul>{rows}</ul>" if rows else ""
+
+
+def _finding_html(r: Report, d: Diagnostic) -> str:
+    place = listing_line(listing_of(r.program), d.line)
+    out = f"<strong>{escape(d.code)}</strong> ({escape(word(d))}): {escape(d.message)}"
+    out += f"<br>line {(d.line or 0) + 1}: <code>{escape(place)}</code>" if place else ""
+    for name, text in (("clause", d.clause), ("remedy", d.hint), ("accepted because", d.accepted)):
+        out += f"<br>{name}: {escape(text)}" if text else ""
+    return out

@@ -27,11 +27,13 @@ class _Commands:
         return run
 
 
-demo, experiments, kernels, language = map(_Commands, ("demo", "experiments", "kernels", "language"))
+completion, demo, experiments, kernels, language = map(
+    _Commands, ("completion", "demo", "experiments", "kernels", "language")
+)
 
 FILE = (
     "a listing (network.netsor, - for standard input), a Python file (network.py, network.py:name) or a built-in"
-    " program (mlp)"
+    " program (mlp); network.py:make of torch modules by width"
 )
 
 
@@ -71,7 +73,9 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     top.add_argument("--version", action="version", version=f"netsor {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_check, _show, _derive, _compile, _kernel, _simulate, _limit, _train, _explain, _demo):
+    for add in (
+        _check, _show, _derive, _compile, _kernel, _simulate, _limit, _train, _report, _explain, _completion, _demo,
+    ):  # fmt: skip
         add(commands)
     return top
 
@@ -128,6 +132,7 @@ def _derive(commands: Any) -> None:
 def _compile(commands: Any) -> None:
     command = _command(commands, "compile", kernels.compile, "write the kernels as a Python module", "")
     command.add_argument("-o", metavar="MODULE.py", help="where to; by default it is printed")
+    _convention(command)
     _force(command)
 
 
@@ -139,13 +144,22 @@ def _kernel(commands: Any) -> None:
         "--get", type=_names, default=("nngp", "ntk"), metavar="NAMES",
         help="nngp, ntk, terms and names of the program's vectors, with commas; default: nngp,ntk",
     )  # fmt: skip
+    command.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the program's variances"
+    )
     command.add_argument("--dtype", default="float64", choices=("float32", "float64"), help="default: float64")
     command.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 …")
+    _convention(command)
     command.add_argument("-o", required=True, metavar="K.npz", help="one array per name; K.zarr is written by blocks")
     command.add_argument("--processes", type=_positive, default=1, metavar="N", help="that compute blocks of K.zarr")
     command.add_argument("--memory", default="2GB", metavar="SIZE", help="of all processes together; default: 2GB")
     command.add_argument("--resume", action="store_true", help="go on with K.zarr where the same command stopped")
     _force(command)
+
+
+def _convention(command: Any) -> None:
+    text = "which array is trained: omega, of variance var, or unit, of variance 1; default: omega"
+    command.add_argument("--convention", default="omega", choices=("omega", "unit"), help=text)
 
 
 def _simulate(commands: Any) -> None:
@@ -174,17 +188,36 @@ def _train(commands: Any) -> None:
     command.add_argument("--lr", type=_number, required=True, metavar="RATE", help="the learning rate")
     command.add_argument("--loss", default="mse", choices=("mse", "cross-entropy"), help="default: mse")
     command.add_argument("--reduction", default="mean", choices=("mean", "sum"), help="over samples; default: mean")
+    text = "steps whose NTK and feature kernel are computed, with their alignment with the targets, as 0,10"
+    command.add_argument("--kernels", type=_steps, default=(), metavar="T,T", help=text)
+    command.add_argument("--samples", type=_positive, default=2**15, metavar="N", help="draws; default: 32768")
+    command.add_argument("--memory", type=_number, default=2e9, metavar="BYTES", help="of the draws; default: 2e9")
     command.add_argument("--widths", type=_widths, default=(64, 256), metavar="N,N", help="default: 64,256")
     command.add_argument("--seeds", type=_positive, default=5, metavar="N", help="networks per width; default: 5")
     command.add_argument("--plot", metavar="OUT.png", help="draw the losses against the step")
     _force(command)
-    command.add_argument("--json", action="store_true", help="print JSON, with the outputs")
+    command.add_argument("--json", action="store_true", help="print JSON, with outputs and kernels")
+
+
+def _report(commands: Any) -> None:
+    text = "write all that is known of a program on one page: check, recursion, cost, source, convergence"
+    command = _command(commands, "report", experiments.report, text, "")
+    command.add_argument("--x", metavar="X.npy", help="inputs at which finite widths are compared with the limit")
+    command.add_argument("--widths", type=_widths, default=(64, 256, 1024), metavar="N,N", help="default: 64,256,1024")
+    command.add_argument("--seeds", type=_positive, default=20, metavar="N", help="networks per width; default: 20")
+    command.add_argument("-o", required=True, metavar="REPORT.html", help="an HTML file that needs nothing else")
+    _force(command)
 
 
 def _explain(commands: Any) -> None:
     command = _command(commands, "explain", language.explain, "explain the codes of the checker")
     command.add_argument("code", nargs="?", metavar="CODE", help="for example NT201")
     command.add_argument("--all", action="store_true", help="all codes")
+
+
+def _completion(commands: Any) -> None:
+    command = _command(commands, "completion", completion.completion, "print what a shell completes, for it to read")
+    command.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
 
 def _demo(commands: Any) -> None:
@@ -215,6 +248,10 @@ def _number(text: str) -> float:
 
 def _widths(text: str) -> tuple[int, ...]:
     return tuple(_positive(part.strip()) for part in text.split(","))
+
+
+def _steps(text: str) -> tuple[int, ...]:
+    return tuple(_count(part.strip()) for part in text.split(","))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -115,6 +115,9 @@ class Function:
     For k = 1, where the definition loses digits or time: `numpy` maps arrays; `sources` are texts of φ, φ′, … in torch,
     with {0} for the argument, {x} for the argument where it must bind tightly and {c} for the first of `parameters`.
     A numeric function has a callable `torch`.
+
+    >>> ns.tanh.parity, ns.tanh.prime, ns.relu.kinks
+    ('odd', tanh', (0.0,))
     """
 
     def __init__(

@@ -25,6 +25,10 @@ def function(
     """A function given by a sympy expression: `ns.function("swish2", lambda x: x * ns.sigmoid(2 * x))`.
 
     Parity of a function of one argument is found by substitution; growth by the checker.
+
+    >>> f = ns.function("f", lambda x: x - x**3 / 3)
+    >>> ns.v_transform(f, torch.eye(2)).diagonal()  # 1 − 2·3/3 + 15/9
+    tensor([0.6667, 0.6667])
     """
     checked(name, "a function")
     count = arity if arity is not None else arity_of(name, definition)
@@ -58,7 +62,12 @@ def numeric(
     growth: Growth | None = None,
     kinks: tuple[float, ...] = (),
 ) -> Function:
-    """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse."""
+    """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse.
+
+    >>> bump = ns.numeric("bump", lambda x: torch.exp(-x.abs()), parity="even", growth="bounded")
+    >>> ns.v_transform(bump, torch.eye(2)).diagonal().round(decimals=4)
+    tensor([0.3362, 0.3362])
+    """
     checked(name, "a function")
     if isinstance(derivative, Function) or derivative is None:
         prime = derivative

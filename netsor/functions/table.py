@@ -108,7 +108,11 @@ abs = listed(Function(
 
 
 def leaky_relu(a: Any = 0.01) -> Function:
-    """x for x > 0, a x otherwise."""
+    """x for x > 0, a x otherwise.
+
+    >>> ns.leaky_relu(0.1)
+    leaky_relu[1/10]
+    """
     return _leaky_relu(constant(a))
 
 
@@ -209,7 +213,11 @@ cube = listed(Function("cube", lambda x: x**3, opaque=False, parity="odd", growt
 
 
 def polynomial(coefficients: Sequence[Any]) -> Function:
-    """Σ_i coefficients[i] xⁱ."""
+    """Σ_i coefficients[i] xⁱ.
+
+    >>> ns.polynomial([0, 1, 0, -1]).parity  # x − x³
+    'odd'
+    """
     c = [constant(a) for a in coefficients]
     text = ", ".join(map(str, c))
 

@@ -25,7 +25,7 @@ def _bias_name(matrix: str) -> str:
     return "b" + matrix[1:] if matrix[:1] == "W" else f"b_{matrix}"
 
 
-def with_bias(h: Expr, n: Any, name: str, bias_var: ir.Number | None, array: Mapping[str, Any]) -> Expr:
+def with_bias(h: Expr, n: Any, name: str, bias_var: ir.ScaleLike | None, array: Mapping[str, Any]) -> Expr:
     if bias_var is None:
         return h
     return h + h.program.bias(_bias_name(name), n, var=bias_var, trainable=array.get("trainable", True))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from netsor import ir
 from netsor.build.constants import free_name
 from netsor.build.expressions import Expr
 from netsor.functions import sigmoid, tanh
 
-PerGate = ir.Number | None | Mapping[str, ir.Number | None]
+PerGate: TypeAlias = ir.ScaleLike | Mapping[str, ir.ScaleLike | None] | None
 
 
 def gate_values(value: PerGate, gates: str) -> dict[str, Any]:

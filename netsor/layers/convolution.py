@@ -20,7 +20,7 @@ FanIn = Literal["channels", "channels*kernel"] | None | ir.Number
 def conv(
     x: Expr | Concat, n: Any, name: str, axes: Axes, size: int | Sequence[int] | None = None,
     offsets: Sequence[Any] | None = None, stride: int | Sequence[int] = 1, padding: str | int = "same",
-    dilation: int | Sequence[int] = 1, var: ir.Number = 1, bias_var: ir.Number | None = None,
+    dilation: int | Sequence[int] = 1, var: ir.ScaleLike = 1, bias_var: ir.ScaleLike | None = None,
     fan_in: FanIn = "channels", shared: bool = True, **array: Any,
 ) -> Expr:  # fmt: skip
     """h[s] = Σ_κ W[κ] x[stride·s + dilation·κ] + b over the axes (Appendix D, corrected; size 3 without offsets).
@@ -52,7 +52,7 @@ def conv_unshared(x: Expr | Concat, n: Any, name: str, axes: Axes, **more: Any) 
 def conv_transposed(
     x: Expr, n: Any, name: str, axes: Axes, like: Expr | None = None, size: int | Sequence[int] | None = None,
     offsets: Sequence[Any] | None = None, stride: int | Sequence[int] = 1, padding: str | int = "same",
-    dilation: int | Sequence[int] = 1, var: ir.Number = 1, bias_var: ir.Number | None = None, **array: Any,
+    dilation: int | Sequence[int] = 1, var: ir.ScaleLike = 1, bias_var: ir.ScaleLike | None = None, **array: Any,
 ) -> Expr:  # fmt: skip
     """h[t] = Σ W[κ] x[s] over the (s, κ) with stride·s + dilation·κ = t: the adjoint of `conv` from `like` to x.
 

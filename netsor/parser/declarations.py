@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import sympy as sp
+
 from netsor import ir
-from netsor.errors import Location
+from netsor.build.scales import scale
+from netsor.errors import Location, ProgramError
 from netsor.parser import syntax as sx
-from netsor.parser.coordinatewise import Evaluator
+from netsor.parser.coordinatewise import Evaluator, is_pi, references
 from netsor.parser.scope import Scope
 from netsor.parser.tokens import Token
 
@@ -17,6 +20,14 @@ _ALLOWED = {
     "G": ("mean", "var", "multiplier", "trainable", "frozen", "readout", "axis_cov"),
     "C": ("limit", "per_sample"),
 }  # fmt: skip
+
+
+def declare_parameters(scope: Scope, s: sx.Parameters) -> None:
+    """The names that variances and multipliers may hold."""
+    for token in s.names:
+        if sx.name_of(token) in scope.parameters:
+            raise scope.program_error(token, "NT104", f"parameter {token.text} is already declared")
+        scope.parameters.add(sx.name_of(token))
 
 
 def read_input(scope: Scope, s: sx.Data | sx.Input) -> None:
@@ -108,11 +119,32 @@ def _value(scope: Scope, a: sx.Attribute) -> Any:
     node = cast(sx.Node, a.value)
     if a.token.text == "fan_in" and isinstance(node, sx.Reference) and node.token.text in ("none", "cols"):
         return None if node.token.text == "none" else "cols"
-    value = Evaluator(scope).number(node)
+    value = _scale(scope, a, node) if a.token.text in ("var", "multiplier") else Evaluator(scope).number(node)
     lowest = {"var": 0, "fan_in": 0}.get(a.token.text)
     if lowest is not None and not value >= lowest:
         raise scope.program_error(a.token, "NT109", f"{a.token.text} must not be negative")
     return value
+
+
+def _scale(scope: Scope, a: sx.Attribute, node: sx.Node) -> Any:
+    """A number, or an expression in declared parameters."""
+    symbols: dict[int, sp.Expr] = {}
+    for reference in references(node):
+        if is_pi(reference):
+            continue
+        if sx.name_of(reference.token) not in scope.parameters or reference.items is not None:
+            hint = f"declare it: parameter {reference.token.text}"
+            raise scope.undefined(reference.token, "parameter", scope.parameters, hint)
+        symbols[id(reference)] = ir.hyperparameter(sx.name_of(reference.token))
+    if not symbols:
+        return Evaluator(scope).number(node)
+    try:
+        found = scale(f"the {a.token.text}", Evaluator(scope).evaluate(node, symbols))
+    except ProgramError as error:
+        raise scope.program_error(a.token, error.diagnostic.code, error.diagnostic.message) from None
+    if a.token.text == "var" and isinstance(found, sp.Expr) and not found.is_positive:
+        raise scope.program_error(a.token, "NT109", f"var {found} is not seen to be positive")
+    return found
 
 
 def _array(scope: Scope, token: Token, value: Any) -> Any:

@@ -242,6 +242,9 @@ class _Actions:
     def axis(self, c: list[Any]) -> sx.Axes:
         return sx.Axes(tuple(c))
 
+    def parameter(self, c: list[Any]) -> sx.Parameters:
+        return sx.Parameters(tuple(map(_value, c)))
+
     def data(self, c: list[Any]) -> sx.Data:
         return sx.Data(c[0], c[1])
 

@@ -31,6 +31,7 @@ class Scope:
         self.defined = defined  # every name that the text defines, and where
         self.widths: dict[str, ir.Width] = {}
         self.axes: dict[str, ir.Axis] = {}
+        self.parameters: set[str] = set()
         self.vars: dict[str, ir.Var] = {}
         self.late: dict[str, ir.Var] = {}  # read by a shift before they are defined
         self.features: set[str] = set()

@@ -18,7 +18,7 @@ from netsor.facts import axis_dim, inputs_of
 from netsor.names import KERNELS, problem
 from netsor.parser import syntax as sx
 from netsor.parser.coordinatewise import SYMPY, references
-from netsor.parser.declarations import read_input
+from netsor.parser.declarations import declare_parameters, read_input
 from netsor.parser.expressions import FORMS, Reader
 from netsor.parser.grammar import parse_statement
 from netsor.parser.scope import FollowsError, Scope
@@ -104,10 +104,10 @@ class _Builder:
 
     def program(self) -> Program:
         actions: dict[type, Callable[[Token, Any], None]] = {
-            sx.Program: self._program, sx.Widths: self._widths, sx.Axes: self._axes, sx.Data: self._input,
-            sx.Input: self._input, sx.Line: self._line, sx.Cov: self._cov, sx.Output: self._output,
-            sx.Gradient: self._gradient, sx.Returns: self._returns, sx.Function: self._function,
-            sx.Numeric: self._numeric, sx.Accept: self._accept,
+            sx.Program: self._program, sx.Widths: self._widths, sx.Axes: self._axes, sx.Parameters: self._parameters,
+            sx.Data: self._input, sx.Input: self._input, sx.Line: self._line, sx.Cov: self._cov,
+            sx.Output: self._output, sx.Gradient: self._gradient, sx.Returns: self._returns,
+            sx.Function: self._function, sx.Numeric: self._numeric, sx.Accept: self._accept,
         }  # fmt: skip
         for token, statement in self.statements:
             if self.source.full:
@@ -166,6 +166,9 @@ class _Builder:
             if name_of(token) in self.scope.axes:
                 raise self.scope.program_error(token, "NT104", f"axis {token.text} is already declared")
             self.scope.axes[name_of(token)] = ir.Axis(name_of(token), None if size is None else int(size.text))
+
+    def _parameters(self, _: Token, s: sx.Parameters) -> None:
+        declare_parameters(self.scope, s)
 
     def _input(self, _: Token, s: sx.Data | sx.Input) -> None:
         read_input(self.scope, s)

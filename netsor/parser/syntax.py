@@ -192,6 +192,11 @@ class Axes:
 
 
 @dataclass(frozen=True)
+class Parameters:
+    names: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
 class Data:
     left: Left
     type: Type | None
@@ -280,5 +285,6 @@ class Accept:
 
 
 Statement = (
-    Program | Widths | Axes | Data | Input | Line | Cov | Output | Gradient | Returns | Function | Numeric | Accept
-)
+    Program | Widths | Axes | Parameters | Data | Input | Line | Cov | Output | Gradient | Returns | Function | Numeric
+    | Accept
+)  # fmt: skip

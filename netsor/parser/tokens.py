@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from netsor.errors import Location, NetsorError, ParseError
 
 STATEMENTS = frozenset({
-    "program", "width", "axis", "data", "cov", "output", "gradient", "returns", "function", "numeric",
+    "program", "width", "axis", "parameter", "data", "cov", "output", "gradient", "returns", "function", "numeric",
     "accept",
 })  # fmt: skip
 ATTRIBUTES = frozenset({

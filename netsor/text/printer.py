@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import assert_never, cast
 
-from netsor import ir
+import sympy as sp
+
+from netsor import facts, ir
 from netsor.facts import axes_named, axis_dim, inputs_of
 from netsor.text.expressions import Writer, normal, number
 from netsor.text.names import FunctionNames, array_text
@@ -34,6 +36,9 @@ class Listing:
         axes = dict.fromkeys(a for line in self.p.lines for a in axes_of(line))
         if axes:
             yield "axis " + ", ".join(f"{name_text(a.name)}{'' if a.size is None else f' = {a.size}'}" for a in axes)
+        parameters = facts.parameters(self.p.lines)
+        if parameters:
+            yield "parameter " + ", ".join(map(name_text, parameters))
         yield from self.functions.rows()
         outputs = sorted(self.p.outputs, key=lambda o: o.at)
         for i, line in enumerate(self.p.lines):
@@ -164,8 +169,8 @@ def _attributes(line: ir.InputMatrix | ir.InputVector | ir.InputScalar) -> Itera
         return
     if isinstance(line, ir.InputVector):
         yield "" if line.mean == 0 else f"mean {number(line.mean)}"
-    yield f"var {number(line.var)}"
-    yield "" if line.multiplier == 1 else f"multiplier {number(line.multiplier)}"
+    yield f"var {_scale(line.var)}"
+    yield "" if line.multiplier == 1 else f"multiplier {_scale(line.multiplier)}"
     if isinstance(line, ir.InputMatrix):
         yield "" if line.fan_in == "cols" else f"fan_in {'none' if line.fan_in is None else number(line.fan_in)}"
         yield "" if line.trainable else "frozen"
@@ -174,6 +179,13 @@ def _attributes(line: ir.InputMatrix | ir.InputVector | ir.InputScalar) -> Itera
         yield f"axis_cov {name_text(axis.name)} = {array_text(m)}"
     yield "readout" if line.readout else ""
     yield ("" if line.readout else "trainable") if line.trainable else ("frozen" if line.readout else "")
+
+
+def _scale(value: ir.Scale) -> str:
+    if not isinstance(value, sp.Expr):
+        return number(value)
+    names = {s: name_text(s.name) for s in sorted(cast("set[sp.Symbol]", value.free_symbols), key=str)}
+    return Writer(names, str).text(value)
 
 
 def axes_of(line: ir.Line) -> Iterator[ir.Axis]:

@@ -112,6 +112,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Num:
+    """A number; while a recursion is derived, also an expression in parameters (`parametrised`)."""
+
     value: sp.Expr
 
 
@@ -133,7 +135,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Constant:
-    """An array of numbers over its indices; "position" is the index itself."""
+    """An array of numbers over its indices; "position" is the index itself; a parameter's symbol, without indices."""
 
     name: str
     array: Any

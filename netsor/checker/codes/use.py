@@ -145,6 +145,15 @@ ARRAYS = (
         "predictor.max_learning_rate",
     ),
     Code(
+        "NT622",
+        "conjugate gradients that do not converge",
+        "The residual is above the tolerance after the most iterations: the kernel is too ill-conditioned for its"
+        " preconditioner.",
+        "ns.predict(kernel, x, y, diag_reg=1e-15, solver='cg')",
+        "the predictions page",
+        "more landmarks, a larger diag_reg, or a larger tol",
+    ),
+    Code(
         "NT630",
         "an argument of training",
         "Steps, rates, batches, the loss, targets or names of arrays do not fit the program or its samples.",

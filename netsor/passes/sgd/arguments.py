@@ -111,6 +111,14 @@ def _batch(batch: Iterable[Any], count: int) -> tuple[int, ...]:
     return found
 
 
+def kernel_steps(kernels: Any, steps: int) -> frozenset[int]:
+    """The steps whose kernels are asked for."""
+    raw = np.asarray(list(kernels) if isinstance(kernels, Iterable) else [None])
+    if raw.size and (raw.ndim != 1 or raw.dtype.kind not in "iu" or not 0 <= raw.min() <= raw.max() <= steps):
+        raise bad(f"kernels are numbers of steps from 0 to {steps}, got {kernels!r}")
+    return frozenset(int(t) for t in raw)
+
+
 # ---------------------------------------------------------------- the optimiser
 
 
