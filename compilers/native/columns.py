@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -78,7 +78,7 @@ def _computed(column: Computed, kept: Sequence[Tensor]) -> Tensor:
     return OPERATIONS[column.op](*args)
 
 
-OPERATIONS = {
+OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "neg": torch.neg, "abs": torch.abs,
     "sqrt": torch.sqrt, "positive": lambda x: x.clamp(min=0), "where": lambda x, a, b: torch.where(x >= 0, a, b),
 }  # fmt: skip
