@@ -1,8 +1,7 @@
 """E f(u)g(v) of functions known by their values, kinks anywhere, any σ, ρ and means: one integral for each entry.
 
 E f(u)g(v) = E f(u)·G(u), G(u) = E[g(v) | u]: given u, v is Gaussian of variance s² = (1 − ρ²)σ̄² about a mean linear in
-u, so that G is g smoothed over s (`smoothed`). Panels end at the kinks of f; at ρ = ±1 G is g, and they end at its kinks
-too.
+u, so that G is g smoothed over s (`smoothed`). Panels end at the kinks of f, and at ρ = ±1, where G is g, at those of g.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from netsor.compilers.expectation.quadrature.smoothed import Blurred, Smoothed, 
 FEWEST = 12  # entries for which a table of G is worth the while
 ENTRIES, PANELS = 1 << 11, 4096
 REACHES = (REACH, 12.0, 17.0, 24.0, 34.0)  # the larger ones for functions that grow exponentially
-ENOUGH, LEVELS = 1e-11, 4
+ENOUGH, LEVELS = 1e-11, 2
 
 
 class Entries(NamedTuple):
