@@ -1,7 +1,7 @@
 """E f(u)g(v) of functions known by their values, kinks anywhere, any σ, ρ and means: one integral for each entry.
 
 E f(u)g(v) = E f(u)·G(u), G(u) = E[g(v) | u]: given u, v is Gaussian of variance s² = (1 − ρ²)σ̄² about a mean linear in
-u, so that G is g smoothed over s (`smoothed`). Panels end at the kinks of f, and at ρ = ±1, where G is g, at those of g.
+u, so that G is g smoothed over s (`smoothed`). Panels end at the kinks of f; at ρ = ±1 G is g, and they end at its own too.
 """
 
 from __future__ import annotations
