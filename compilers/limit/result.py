@@ -16,6 +16,7 @@ import sympy as sp
 
 from netsor import ir
 from netsor.build.declared import as_program
+from netsor.compilers.budget.plan import parse_memory
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.limit.answers import Answer, LineAnswers, Question
 from netsor.compilers.limit.functions import Functions
@@ -35,7 +36,7 @@ METHODS = ("exact", "quadrature", "sampled")
 
 def limit(
     p: Any, x: Any = None, tol: float | None = None, samples: int | None = None, seed: int = 0,
-    methods: Sequence[str] = METHODS, memory: float = 2e9, progress: bool | None = None,
+    methods: Sequence[str] = METHODS, memory: float | str = 2e9, progress: bool | None = None,
 ) -> LimitResult:  # fmt: skip
     """The true limit of a program on inputs x, by the general Master Theorem; backward lines are added for the NTK.
 
@@ -50,7 +51,7 @@ def limit(
     program = with_backward(as_program("ns.limit", p))
     groups = bind(program, x)
     chosen = tuple(m for m in METHODS if m in methods)
-    options = {"tol": tol, "samples": samples, "seed": seed, "memory": memory, "progress": progress}
+    options = {"tol": tol, "samples": samples, "seed": seed, "memory": parse_memory(memory), "progress": progress}
     return LimitResult(program, groups, True, options, chosen)
 
 
