@@ -190,7 +190,9 @@ class Unrolled:
             for there in self.indices(line.out):
                 if tuple(there.values()) < tuple(index.values()):
                     c = multiplied(line.var, axis_covariance(line, index, there))
-                    found += [(self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc))] if c else []
+                    found += (
+                        [(self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc))] if c else []
+                    )
         return tuple(found)
 
     def _sym(self, element: Any) -> sp.Expr:
