@@ -14,7 +14,7 @@ from netsor.compilers.finite.inputs import bind
 from netsor.compilers.finite.kernels import ntk_terms
 from netsor.compilers.finite.network import Network
 from netsor.compilers.finite.order import steps
-from netsor.compilers.lift import Lifted
+from netsor.compilers.lift import Lifted, from_torch
 
 Make = Callable[[int], nn.Module]
 
@@ -204,6 +204,25 @@ def replayed(lifted: Lifted, module: nn.Module, x: Any, n: int) -> tuple[tuple[t
     rates = lifted.rates(n)
     names = [name for name, _ in module.named_parameters() if rates.get(name)]
     return (y[:, None] * y[None, :], ntk), _of_one(module, x, names, rates)
+
+
+def floats(x: Any) -> tuple[torch.Tensor, ...]:
+    """Inputs as the modules take them when they are lifted."""
+    return tuple(t.float() if t.is_floating_point() else t for t in (x if isinstance(x, tuple) else (x,)))
+
+
+def same_as_module(make: Make, x: Any) -> Lifted:
+    """The lifted program is the module at width 12, and says of each parameter what became of it."""
+    torch.manual_seed(1)
+    lifted = from_torch(make, floats(x), parametrisation="ntk")
+    for a, b in zip(*replayed(lifted, make(12), x, 12), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-13)
+    arrays = {line.out.name for line in lifted.program.lines}
+    rows = {row.parameter: row.array for row in lifted.rows}
+    for parameter, _ in make(32).named_parameters():
+        said_so = any(parameter in f.message for f in lifted.findings if f.code in ("NT809", "NT818"))
+        assert rows.get(parameter) in arrays or said_so, parameter
+    return lifted
 
 
 def scores(lifted: Lifted, make: Make, x: torch.Tensor, limits: Sequence[torch.Tensor], n: int, draws: int) -> float:
