@@ -189,15 +189,8 @@ class Unrolled:
         if line.axis_cov:
             for there in self.indices(line.out):
                 if tuple(there.values()) < tuple(index.values()):
-<<<<<<< HEAD
                     c = plain(multiplied(line.var, axis_covariance(line, index, there)), f"cov of {line.out}", line.loc)
                     found += [(self.get(line.out, there), c)] if c != 0 else []
-=======
-                    c = multiplied(line.var, axis_covariance(line, index, there))
-                    found += (
-                        [(self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc))] if c else []
-                    )
->>>>>>> main
         return tuple(found)
 
     def _sym(self, element: Any) -> sp.Expr:
