@@ -22,7 +22,7 @@ from netsor.build.expressions import Expr
 from netsor.build.program import Program
 from netsor.build.scales import multiplied, plain
 from netsor.errors import Location, ProgramError, UnsupportedError
-from netsor.positions import Index, axis_covariance, limit_at, size_at, sources
+from netsor.indexing import Index, axis_covariance, limit_at, size_at, sources
 
 Key = tuple[ir.Var, tuple[int, ...]]
 
