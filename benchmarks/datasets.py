@@ -87,6 +87,7 @@ def methods(classes: bool, outputs: int) -> dict[str, tuple[Any, dict[str, Any]]
 def scores(name: str, case: Case, most: int, quick: bool) -> list[dict[str, Any]]:
     """A row for each method."""
     x, y = case.load()
+    x = x[:, ~np.isnan(np.asarray(x, dtype=float)).any(0)]  # the names of the cars are no numbers
     chosen = np.random.default_rng(0).permutation(len(x))[:most]
     x, y = np.asarray(x[chosen], dtype=float), np.asarray(y[chosen])
     if not case.classes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -13,7 +12,7 @@ from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.evaluate import transforms
-from netsor.compilers.evaluate.arguments import Get, wanted_names
+from netsor.compilers.evaluate.arguments import Array, Get, wanted_names
 from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
@@ -109,10 +108,10 @@ def derive(p: Program | Holder, get: Get = DEFAULT) -> Recursion:
     3*q/4 + 7/4
     """
     wanted = wanted_names(get)
-    return _derive(program_for(as_program("ns.derive", p, parameters=True), wanted), wanted)
+    return _derive(program_for(as_program("ns.derive", p, parameters=True, abstract=True), wanted), wanted)
 
 
-def v_transform(phi: str | Function, K: Tensor | npt.ArrayLike, psi: str | Function | None = None) -> Tensor:
+def v_transform(phi: str | Function, K: Array, psi: str | Function | None = None) -> Tensor:
     """V_φ(K) = E φ(z)ψ(z)ᵀ for z ~ N(0, K), ψ = φ by default (Tensor Programs II, Definition E.1).
 
     K is a covariance matrix, or a batch of them `[…, k, k]`; the result has its shape. `phi.prime` is the derivative.

@@ -26,7 +26,7 @@ nitpick_ignore_regex = [("py:.*", r"(?!netsor\.\w+$).*")]  # types that have no 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "separated"  # most objects come from functions
-autodoc_type_aliases = {name: name for name in ("Array", "Arrays", "Get", "Params", "AxisLike", "DimLike", "Number")}
+autodoc_default_options = {"exclude-members": "__init__, __new__"}
 add_module_names = False
 intersphinx_mapping = {  # files of docs/tools/inventories.py: a build asks no server
     "python": ("https://docs.python.org/3", "inventories/python.inv"),

@@ -84,7 +84,8 @@ def test_some_landmarks_are_a_gaussian_process_of_low_rank(question: str) -> Non
         def diag(self, x: Any, get: Any) -> Any:
             return KERNEL.diag(x, get)
 
-    wanted: Any = ns.predict(Low(), X, Y)
+    low: Any = Low()
+    wanted: Any = ns.predict(low, X, Y)
     for which in ("nngp", "ntk"):  # the ridge is relative to the exact diagonal
         k = getattr(Low()(X, get=(which,)), which)
         ridge = 1e-2 * float(getattr(KERNEL.diag(X), which).mean())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch_modules import Make, Net, scores
+from torch_modules import Make, Net, same_as_module, scores
 from torch_recurrent import RECURRENT, X, constant_variance, layer
 
 import netsor as ns
@@ -43,6 +43,12 @@ def simple(read: str) -> ns.Program:
     W, b, c = p.matrix("W", n, n, var=THIRD), p.bias("b", n, var=0), p.bias("c", n, var=0)
     s = p.scan("time", 0, lambda h: ns.tanh(W @ h + u + b + c))
     return ended(p, n, s.mean("time") if read == "mean" else s.at("time", -1))
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_the_program_is_the_module(name: str) -> None:
+    """Outputs and Θ of both at width 12; every parameter is accounted for."""
+    same_as_module(RECURRENT[name], X)
 
 
 @pytest.mark.parametrize("name", ["rnn", "mean", "time_first", "rnn_cells"])

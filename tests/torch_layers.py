@@ -179,7 +179,7 @@ LAYERS: dict[str, tuple[Make, Any]] = {
     "transposed_of_data": (transposed_of_data, SIGNAL),
     "tied_transposed": (image(lambda m, x: F.conv_transpose2d(torch.tanh(m.b(x)), m.b.weight),
                               b=lambda n: nn.Conv2d(n, n, 2, bias=False)), IMAGE),
-    "dilated": (image(conv, b=lambda n: nn.Conv2d(n, n, (2, 1), dilation=(2, 1), padding=(1, 0), stride=(1, 2))), IMAGE),
+    "dilated": (image(conv, b=lambda n: nn.Conv2d(n, n, (2, 1), (1, 2), (1, 0), dilation=(2, 1))), IMAGE),
     "same": (image(conv, b=lambda n: nn.Conv2d(n, n, 2, padding="same")), IMAGE),
     "circular": (image(conv, b=lambda n: nn.Conv2d(n, n, 3, padding=1, padding_mode="circular")), IMAGE),
     "reflect": (image(conv, b=lambda n: nn.Conv2d(n, n, 3, padding=1, padding_mode="reflect")), IMAGE),
@@ -211,7 +211,7 @@ LAYERS: dict[str, tuple[Make, Any]] = {
     "positions": (tokens(positions, p=lambda n: nn.Embedding(4, n)), TOKENS),
     "widths": (tokens(widths, 2, b=lambda n: nn.Linear(n, n), c=lambda n: nn.Linear(2 * n, n)), TOKENS),
     "zero_padded": (image(zero_padded, 2, b=lambda n: nn.Conv2d(n, 2 * n, 1, stride=2)), IMAGE),
-    "activations": (tokens(lambda m, x: F.gelu(x, approximate="tanh") + F.mish(x) * F.hardswish(x) + F.hardsigmoid(x)
+    "activations": (tokens(lambda m, x: F.gelu(x, approximate="tanh") + F.mish(x) * F.hardswish(x)
                            + F.tanhshrink(x) + F.glu(torch.cat([x, m.b(x)], -1)), b=lambda n: nn.Linear(n, n)), TOKENS),
     "where": (tokens(lambda m, x: torch.where(torch.arange(4)[:, None] < 2, x, torch.tanh(x))), TOKENS),
     "largest": (tokens(lambda m, x: x.amax(1, keepdim=True) + x.max(1, keepdim=True).values), TOKENS),

@@ -14,7 +14,7 @@ from netsor.compilers.finite.inputs import bind
 from netsor.compilers.finite.kernels import ntk_terms
 from netsor.compilers.finite.network import Network
 from netsor.compilers.finite.order import steps
-from netsor.compilers.lift import Lifted
+from netsor.compilers.lift import Lifted, from_torch
 
 Make = Callable[[int], nn.Module]
 
@@ -142,16 +142,18 @@ def inputs(name: str, count: int = 2) -> torch.Tensor:
     return torch.randn(count, *shape, generator=g, dtype=torch.float64)
 
 
-NOT_MAPPED = (nn.RNNBase, nn.RNNCellBase)  # torch.func.vmap has no rule
+NOT_MAPPED = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)  # torch.func.vmap has no rule
 
 
-def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[str, float]) -> tuple[torch.Tensor, ...]:
+def empirical(make: Make, x: Any, n: int, draws: int, rates: Mapping[str, float]) -> tuple[torch.Tensor, ...]:
     """f fᵀ and Σ_p η_p ∂f ∂fᵀ of the first output, one matrix per draw."""
-    modules = [make(n).double() for _ in range(draws)]
-    names = [name for name, _ in modules[0].named_parameters() if rates.get(name)]
-    if any(isinstance(m, NOT_MAPPED) for m in modules[0].modules()):
-        parts = [_of_one(m, x, names, rates) for m in modules]
+    first = make(n)
+    names = [name for name, _ in first.named_parameters() if rates.get(name)]
+    large = sum(p.numel() for p in first.parameters()) > 3e5
+    if large or isinstance(x, tuple) or any(isinstance(m, NOT_MAPPED) for m in first.modules()):
+        parts = [_of_one(make(n).double(), x, names, rates) for _ in range(draws)]
         return tuple(torch.stack(part) for part in zip(*parts, strict=True))
+    modules = [make(n).double() for _ in range(draws)]
     stacked = {k: torch.stack([dict(m.named_parameters())[k].detach() for m in modules]) for k, _ in
                modules[0].named_parameters()}  # fmt: skip
 
@@ -206,15 +208,39 @@ def replayed(lifted: Lifted, module: nn.Module, x: Any, n: int) -> tuple[tuple[t
     return (y[:, None] * y[None, :], ntk), _of_one(module, x, names, rates)
 
 
-def scores(lifted: Lifted, make: Make, x: torch.Tensor, limits: Sequence[torch.Tensor], n: int, draws: int) -> float:
-    """The largest |z| of the kernels extrapolated in 1/n from n and 2n against the limits (NNGP, NTK)."""
+def floats(x: Any) -> tuple[torch.Tensor, ...]:
+    """Inputs as the modules take them when they are lifted."""
+    return tuple(t.float() if t.is_floating_point() else t for t in (x if isinstance(x, tuple) else (x,)))
+
+
+def same_as_module(make: Make, x: Any) -> Lifted:
+    """The lifted program is the module at width 12, and says of each parameter what became of it."""
+    torch.manual_seed(1)
+    lifted = from_torch(make, floats(x), parametrisation="ntk")
+    for a, b in zip(*replayed(lifted, make(12), x, 12), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-13)
+    arrays = {line.out.name for line in lifted.program.lines}
+    rows = {row.parameter: row.array for row in lifted.rows}
+    for parameter, _ in make(32).named_parameters():
+        said_so = any(parameter in f.message for f in lifted.findings if f.code in ("NT809", "NT818"))
+        assert rows.get(parameter) in arrays or said_so, parameter
+    return lifted
+
+
+def scores(
+    lifted: Lifted, make: Make, x: Any, limits: Sequence[torch.Tensor], n: int, draws: int, errors: Any = (0.0, 0.0)
+) -> float:  # fmt: skip
+    """The largest |z| of the kernels extrapolated in 1/n from n and 2n against the limits (NNGP, NTK).
+
+    `errors` are standard errors of the limits.
+    """
     small, large = (empirical(make, x, m, draws, lifted.rates(m)) for m in (n, 2 * n))
     worst = 0.0
-    for a, b, limit in zip(small, large, limits, strict=True):
+    for a, b, limit, own in zip(small, large, limits, errors, strict=True):
         mean = 2 * b.mean(0) - a.mean(0)
-        error = ((4 * b.var(0) + a.var(0)) / draws).sqrt()
+        error = ((4 * b.var(0) + a.var(0)) / draws + own**2).sqrt()
         worst = max(worst, float(((mean - limit) / error).abs().max()))
     return worst
 
 
-__all__ = ["ZOO", "empirical", "inputs", "scores"]
+__all__ = ["ZOO", "empirical", "floats", "inputs", "same_as_module", "scores"]

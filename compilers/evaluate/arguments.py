@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from netsor import ir
 from netsor.errors import InputError, UnsupportedError
 
-Array: TypeAlias = npt.ArrayLike | Tensor
-Arrays: TypeAlias = Array | Mapping[str, Array] | Sequence[Array]  # of one input, by name, or samples one by one
+Array: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[Any]
+Arrays: TypeAlias = Array | Mapping[str, Any]  # of one input, by name, or a list of samples of different size
 Get: TypeAlias = str | Sequence[str]
 Params = Mapping[str, Any]
 

@@ -258,9 +258,11 @@ def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
         return _quadrature(f, g, _pick(on, exact)).reshape(exact.shape)
     inside = rho.abs().masked_fill(exact, 0.0)
     largest = float(inside.max())
-    apart = on.m1 is not None or on.m2 is not None  # then inputs do not share the work of the coefficients
+    # then inputs do not share the work of the coefficients
+    apart = on.m1 is not None or on.m2 is not None or not (f.centred and g.centred)
     straight = max(singular, exact.numel() if apart else 0) > MANY
-    found = None if straight else hermite.series(f, g, on, rho, largest, hermite.DEGREES[:2])
+    degrees = hermite.DEGREES[: 1 if f.pieces and g.pieces else 2]
+    found = None if straight else hermite.series(f, g, on, rho, largest, degrees)
     if found is None or found.reach < largest:
         whole = hinges.expectation(f, g, on) or tabulated(f, g, on)
         if whole is not None:

@@ -37,6 +37,11 @@ class Fn:
     terms: Sum
     trusted: tuple[float, float] = (0.0, math.inf)
 
+    @property
+    def centred(self) -> bool:
+        """No kinks but at 0."""
+        return self.kinks in ((), (0.0,))
+
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
         """The pieces of a piecewise linear function with kinks."""

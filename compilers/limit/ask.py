@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
+from netsor.compilers.budget.plan import parse_memory
 from netsor.compilers.evaluate.arguments import Arrays
 from netsor.compilers.finite.inputs import bind
 from netsor.compilers.limit.result import METHODS, LimitResult
@@ -15,7 +16,7 @@ from netsor.passes.backward import with_backward
 
 def limit(
     p: Program | Holder, x: Arrays | None = None, tol: float | None = None, samples: int | None = None,
-    seed: int = 0, methods: Sequence[str] = METHODS, memory: float = 2e9, progress: bool | None = None,
+    seed: int = 0, methods: Sequence[str] = METHODS, memory: float | str = 2e9, progress: bool | None = None,
 ) -> LimitResult:  # fmt: skip
     """The true limit of a program on inputs x, by the general Master Theorem; backward lines are added for the NTK.
 
@@ -34,5 +35,5 @@ def limit(
     program = with_backward(as_program("ns.limit", p))
     groups = bind(program, x)
     chosen = tuple(m for m in METHODS if m in methods)
-    options = {"tol": tol, "samples": samples, "seed": seed, "memory": memory, "progress": progress}
+    options = {"tol": tol, "samples": samples, "seed": seed, "memory": parse_memory(memory), "progress": progress}
     return LimitResult(program, groups, True, options, chosen)

@@ -76,7 +76,7 @@ class Backends:
     def _pays(self, get: Names, found: Native, one: Inputs, call: Call) -> bool:
         """Is the library there, or have the calls taken, with this one, so long that it pays?"""
         library = found.library(one.dtype)
-        seconds = call.pairs * (library.formulas * FORMULA + len(library.pairs.series) * SERIES)
+        seconds = call.pairs * (library.pairs.formulas * FORMULA + len(library.pairs.series) * SERIES)
         self._seconds[get] = self._seconds.get(get, 0.0) + seconds
         return library.is_there or self._seconds[get] > PAYS
 

@@ -45,6 +45,7 @@ class Expectations:
 
     def __init__(self, body: Body, own: bool, series: dict[Series, int]) -> None:
         self.body, self.own, self.series = body, own, series
+        self.formulas = 0  # expectations that are none
 
     def value(self, f: Fn, g: Fn, k11: Value, k22: Value, k12: Value, same: bool) -> Value:
         """E f(u)g(v); `same`: u and v are one variable of two inputs."""
@@ -70,6 +71,7 @@ class Expectations:
         block = Block(k11, k22, self._staged(k12), (0.0, 0.0) if rule is None else rule[1])
         geometry: Any = block.geometry
         if rule is not None:
+            self.formulas += 1
             out: Any = rule[0](block)
             return out, geometry.size
         refuse(f, g)

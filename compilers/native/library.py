@@ -59,11 +59,6 @@ class Library:
         self._block: Any = None
 
     @property
-    def formulas(self) -> int:
-        """Expectations of a pair that are no series."""
-        return self.pairs.expectations - len(self.pairs.series)
-
-    @property
     def is_there(self) -> bool:
         """Has it been compiled, by this process or an earlier one?"""
         path = compiler.path_of(self.source)

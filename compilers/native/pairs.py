@@ -23,13 +23,15 @@ Functions = Callable[[sp.Expr], Fn]
 
 @dataclass(frozen=True)
 class Pairs:
-    """The bodies of two inputs and of one input twice; the arrays whose Gram matrices they read, and their series."""
+    """The bodies of two inputs and of one input twice; the arrays whose Gram matrices they read, their series, and how many
+    expectations are formulas.
+    """
 
     two: Body
     own: Body
     grams: tuple[tuple[str, str], ...]
     series: tuple[Series, ...]
-    expectations: int
+    formulas: int
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -42,7 +44,7 @@ def pairs(plan: order.Plan, get: frozenset[str], functions: Functions, dtype: to
     two, own = (_Walk(plan, get, functions, dtype, twice, series) for twice in (False, True))
     for walk in (two, own):
         walk.run(plan.pairs.body)
-    return Pairs(two.body, own.body, tuple(two.grams), tuple(series), len(set(two.body.sizes)))
+    return Pairs(two.body, own.body, tuple(two.grams), tuple(series), two.expectations.formulas)
 
 
 class _Walk:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ class Training:
         if self.samples == 0:
             raise InputError("there are no training samples", code="NT601")
         self.kernel, self.x, self.memory = kernel, x, parse_memory(memory)
+        self._device = _device(kernel, x)
         self._more: dict[str, Any] = {} if params is None else {"params": params}
         self.stored = {} if stored is None else self._opened(stored)
         self._kept: dict[tuple[Which, int, int], Tensor] = {}
@@ -65,10 +66,13 @@ class Training:
 
     def _loaded(self, which: Which) -> Tensor:
         source = self.stored[which]
-        found = torch.empty(source.shape, dtype=torch.float64)
+        found = torch.empty(source.shape, dtype=torch.float64, device=self._device)
         for rows in self.rows(source.store.layout.tile):
-            found[rows] = torch.from_numpy(source[rows, :]).to(torch.float64)
+            found[rows] = self._read(which, rows, slice(None))
         return found
+
+    def _read(self, which: Which, rows: slice, cols: Any) -> Tensor:
+        return torch.from_numpy(self.stored[which][rows, cols]).to(self._device)
 
     # ------------------------------------------------------------ blocks
 
@@ -82,7 +86,7 @@ class Training:
 
     def with_some(self, names: tuple[Which, ...], rows: slice, numbers: list[int]) -> dict[Which, Tensor]:
         """Kernels `[b·p, m·p]` of some samples with numbered ones."""
-        found = {n: torch.from_numpy(self.stored[n][rows, numbers]) for n in names if n in self.stored}
+        found = {n: self._read(n, rows, numbers) for n in names if n in self.stored}
         rest = tuple(n for n in names if n not in self.stored)
         if rest:
             out = self.call(part(self.x, rows), chosen(self.x, numbers), rest)
@@ -92,7 +96,7 @@ class Training:
     def mean_diagonal(self, which: Which) -> Tensor:
         """The mean of the diagonal of `[n·p, n·p]`."""
         if which in self.stored:
-            value = torch.from_numpy(self.stored[which].diagonal())
+            value = torch.from_numpy(self.stored[which].diagonal()).to(self._device)
         else:
             value = self.diagonal(self.x, which)
         flat = value.reshape(len(value), round((value[0].numel()) ** 0.5), -1)
@@ -118,10 +122,17 @@ class Training:
         if key in self._kept:
             return self._kept[key]
         if which in self.stored:
-            return matrix(torch.from_numpy(self.stored[which][i, j]))
+            return matrix(self._read(which, i, j))
         x1 = part(self.x, i)
         block = matrix(self.call(x1, None if i == j else part(self.x, j), (which,))[which]).detach()
         kept = sum(b.numel() for b in self._kept.values())
         if 8 * (kept + block.numel()) <= self.memory // 2:
             self._kept[key] = block
         return block
+
+
+def _device(kernel: Any, x: Any) -> torch.device:
+    """Where the kernels of these inputs are computed."""
+    first = next(iter(x.values())) if isinstance(x, Mapping) else x
+    own = getattr(kernel, "device", None)
+    return own or (first.device if isinstance(first, Tensor) else torch.device("cpu"))

@@ -42,15 +42,17 @@ def is_declared(value: Any) -> bool:
     return callable(value) and getattr(value, _MARK, False) is True
 
 
-def as_program(what: str, value: Any, parameters: bool = False) -> Program:
+def as_program(what: str, value: Any, parameters: bool = False, abstract: bool = False) -> Program:
     """The program; InputError that says what to write instead of a name, a function or a module of torch.
 
-    Unless `parameters`, its variances and multipliers have to be numbers.
+    Unless `parameters`, its variances and multipliers have to be numbers; unless `abstract`, its functions have values.
     """
     value = getattr(value, HOLDS, value)
     if all(hasattr(value, name) for name in ("lines", "outputs", "gradients", "returned")):
         if not parameters:
             _refuse_parameters(what, value)
+        if not abstract:
+            _refuse_abstract(what, value)
         return cast("Program", value)
     raise InputError(
         f"{what} takes a Program, got {_shown(value)}", code="NT616", location=user_location(), hint=_instead(value)
@@ -64,6 +66,15 @@ def _refuse_parameters(what: str, p: Any) -> None:
         raise InputError(
             f"{what} takes numbers: {', '.join(names)} of {p.name} {'have no values' if names[1:] else 'has no value'}",
             code="NT604", location=user_location(), hint=f"ns.bind(p, {{{wanted}}})",
+        )  # fmt: skip
+
+
+def _refuse_abstract(what: str, p: Any) -> None:
+    names = [name for name, f in p.functions.items() if f.abstract]
+    if names:
+        raise InputError(
+            f"{what} needs values of the abstract function {names[0]} of {p.name}", code="NT605",
+            location=user_location(), hint="ns.function(name, lambda x: …) has an expression",
         )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class Check:
     """
 
     def __call__(self, p: Program | Holder, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
-        p = at_generic_values(as_program("ns.check", p, parameters=True))
+        p = at_generic_values(as_program("ns.check", p, parameters=True, abstract=True))
         if not p.lines:
             return _empty(p)
         given = samples(p, x)
@@ -52,7 +52,7 @@ class Check:
 
     def independence(self, p: Program | Holder) -> Independence:
         """Types, BP-like, Simple GIA and gia_valid alone: what `ns.compile` asks."""
-        p = at_generic_values(as_program("ns.check", p, parameters=True))
+        p = at_generic_values(as_program("ns.check", p, parameters=True, abstract=True))
         typing = type_errors(p)
         if typing or not p.lines:
             report = _ill_typed(p, typing) if typing else _empty(p)

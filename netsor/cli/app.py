@@ -191,7 +191,7 @@ def _train(commands: Any) -> None:
     text = "steps whose NTK and feature kernel are computed, with their alignment with the targets, as 0,10"
     command.add_argument("--kernels", type=_steps, default=(), metavar="T,T", help=text)
     command.add_argument("--samples", type=_positive, default=2**15, metavar="N", help="draws; default: 32768")
-    command.add_argument("--memory", type=_number, default=2e9, metavar="BYTES", help="of the draws; default: 2e9")
+    command.add_argument("--memory", default="2GB", metavar="SIZE", help="bound of the draws' memory; default: 2GB")
     command.add_argument("--widths", type=_widths, default=(64, 256), metavar="N,N", help="default: 64,256")
     command.add_argument("--seeds", type=_positive, default=5, metavar="N", help="networks per width; default: 5")
     command.add_argument("--plot", metavar="OUT.png", help="draw the losses against the step")

@@ -104,7 +104,7 @@ def _reports(file: File, args: argparse.Namespace) -> Iterator[tuple[int, Report
 def _report(source: Source, args: argparse.Namespace) -> tuple[int, Report]:
     try:
         made = source.make()
-        p = as_program("check", made)
+        p = as_program("check", made, parameters=True, abstract=True)
         if not p.lines:
             place = None if source.name else Location(source.file, 1)
             raise ParseError("there is nothing in it: the program has no line", code="NT011", location=place)
@@ -134,7 +134,7 @@ def _failed(name: str, file: str, error: Exception, debug: bool) -> tuple[int, R
 
 def show(args: argparse.Namespace) -> int:
     """Print the listing, Definition A.1's form, or a diagram."""
-    p = as_program("show", load(args.file, parse(args.set)))
+    p = as_program("show", load(args.file, parse(args.set)), parameters=True, abstract=True)
     if args.formal:
         from netsor.text.formal import formal
 

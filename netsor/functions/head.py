@@ -91,10 +91,11 @@ class Head(sp.Function):
             return None
         if not self.spec.numeric:
             return self.spec.definition(*self.args)._evalf(prec)
+        if self.spec.torch is None:
+            return None
         import torch
 
         values = [torch.tensor(float(a), dtype=torch.float64) for a in self.args]
-        assert self.spec.torch is not None
         return sp.Float(float(self.spec.torch(*values)))
 
     def _sympystr(self, printer: Any) -> str:
@@ -188,6 +189,11 @@ class Function:
     def numeric(self) -> bool:
         """True when no expression exists and the function is a torch callable."""
         return self._definition is None
+
+    @property
+    def abstract(self) -> bool:
+        """True when there is neither an expression nor a callable."""
+        return self.numeric and self.torch is None
 
     def definition(self, *args: sp.Expr) -> sp.Expr:
         """φ(args) in sympy's own functions and in other heads of lower level."""

@@ -30,7 +30,7 @@ def unit_variance(p: ir.ProgramLike) -> Program:
     >>> [round(float(ns.compile(q)([[1.0, 2.0]]).ntk), 6) for q in (p, ns.unit_variance(p))]
     [3.75, 5.0]
     """
-    p = as_program("ns.unit_variance", p, parameters=True)
+    p = as_program("ns.unit_variance", p, parameters=True, abstract=True)
     variances = {line.out: line.var for line in p.lines if isinstance(line, ir.InputVector)}
     lines = [_line(line, variances) for line in p.lines]
     return Program.from_parts(p.name, p.widths, lines, p.outputs, p.gradients, p.returned, p.functions, p.accepted)

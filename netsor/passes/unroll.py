@@ -177,8 +177,7 @@ class Unrolled:
         if isinstance(known, ir.Var):
             self.program.adopt(dataclasses.replace(line, out=known))
             return known
-        v = line.out
-        return self._add(dataclasses.replace(line, out=self._new(name, v.kind, v.rows, v.cols)))
+        return self._add(dataclasses.replace(line, out=self._new(name, line.out.kind, line.out.rows, line.out.cols)))
 
     def _cov(self, line: ir.InputVector, index: Index) -> tuple[tuple[ir.Var, ir.Number], ...]:
         """Covariances with the elements made before: of the family itself, and of the vectors that `cov` lists."""
@@ -191,8 +190,9 @@ class Unrolled:
             for there in self.indices(line.out):
                 if tuple(there.values()) < tuple(index.values()):
                     c = multiplied(line.var, axis_covariance(line, index, there))
-                    c = plain(c, f"the covariance of two elements of {line.out}", line.loc)
-                    found += [(self.get(line.out, there), c)] if c != 0 else []
+                    found += (
+                        [(self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc))] if c else []
+                    )
         return tuple(found)
 
     def _sym(self, element: Any) -> sp.Expr:

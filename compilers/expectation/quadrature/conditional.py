@@ -23,7 +23,7 @@ from netsor.compilers.expectation.quadrature.smoothed import Blurred, Smoothed, 
 FEWEST = 12  # entries for which a table of G is worth the while
 ENTRIES, PANELS = 1 << 11, 4096
 REACHES = (REACH, 12.0, 17.0, 24.0, 34.0)  # the larger ones for functions that grow exponentially
-ENOUGH, LEVELS = 1e-11, 4
+ENOUGH, LEVELS = 1e-11, 2
 
 
 class Entries(NamedTuple):

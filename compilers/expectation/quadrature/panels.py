@@ -22,13 +22,13 @@ from netsor.compilers.expectation.series.grid import cardinal, filled
 
 REACH = 8.5  # 2e-17 of the Gaussian lies outside
 FAR = 1e3
-WIDEST = 4.5  # panel for the Gaussian itself
-NODES = 14
+WIDEST = 4.25  # panel for the Gaussian itself
+NODES = 12
 FIRST, GROWTH = 4.0, 4.0  # panels near 0 and near kinks before they are tested, and their growth with the distance
-RESOLVED = 3e-6  # by the 12 terms of a profile; the nodes integrate twice as many, so to the square of it
+RESOLVED = 1e-6  # by the 12 terms of a profile; the nodes integrate twice as many, so to the square of it
 MOST = 4000  # panels of a profile
 EVENLY = 1.2  # a gap of up to so many panels is halved
-TINY = 1e-13
+TINY = 1e-11
 SAMPLE = 2000  # entries
 STEPS = 20_000  # panels of one entry
 
@@ -47,33 +47,32 @@ class Profile(NamedTuple):
         """
         width = self.edges.diff()
         last = len(width) - 1
-        k = (torch.searchsorted(self.edges, x, right=True) - 1).clamp_(0, last)
-        rest, now, after = self.edges[k + 1] - x, width[k], width[(k + 1).clamp_(max=last)]
-        wider = now + (after - now) * (1 - rest / now).clamp_(0, 1)
+        k = torch.searchsorted(self.edges, x, right=True).sub_(1).clamp_(0, last)
+        now, after = width.take(k), width.take((k + 1).clamp_(max=last))
+        rest = self.edges[1:].take(k).sub_(x)
+        wider = torch.addcmul(now, after - now, (1 - rest / now).clamp_(0, 1))
         return torch.where(after > now, wider, torch.minimum(now, torch.maximum(rest, after)))
 
 
 class View(NamedTuple):
-    """A function of mean + slope·z, slope ≥ 0, one for each entry `[E]`; `stops` where it has kinks."""
+    """A function of mean + slope·z, slope ≥ 0, one for each entry `[E]`."""
 
     profile: Profile
     mean: Tensor
     slope: Tensor
-    stops: bool = True
 
     def at(self, entry: Tensor, z: Tensor) -> Tensor:
         """mean + slope·z, z `[P, N]` of the entries `[P]`."""
         return torch.addcmul(self.mean[entry, None], self.slope[entry, None], z)
 
     def step(self, z: Tensor) -> Tensor:
-        return torch.where(self.slope > 0, self.profile.step(self.mean + self.slope * z) / self.slope, WIDEST)
+        """∞ for a constant."""
+        return self.profile.step(torch.addcmul(self.mean, self.slope, z)).div_(self.slope)
 
     def ends(self) -> Tensor:
-        """The kinks in units of z, `[E, C]`."""
-        if not self.stops or not len(self.profile.kinks):
-            return self.mean.new_zeros((len(self.mean), 0))
-        z = (self.profile.kinks - self.mean[:, None]) / self.slope[:, None]
-        return torch.where(self.slope[:, None] > 0, z, FAR).clamp_(-FAR, FAR)
+        """The kinks in units of z, `[C, E]`."""
+        z = (self.profile.kinks[:, None] - self.mean) / self.slope
+        return torch.where(self.slope > 0, z, FAR).clamp_(-FAR, FAR)
 
 
 class Stepped(Protocol):
@@ -126,18 +125,20 @@ def _legendre(device: torch.device) -> tuple[Tensor, Tensor]:
 
 def panels(views: Sequence[Stepped], reach: float, level: int = 0) -> Panels:
     """The panels of every entry on [−reach, reach], each divided into 2^level."""
-    ends = torch.cat([view.ends() for view in views], 1)
-    z = ends.new_full((len(ends),), -reach)
+    ends = torch.cat([view.ends() for view in views])
+    z = ends.new_full(ends.shape[1:], -reach)
+    last = torch.full_like(z, reach)
     lows, widths = [], []
     for _ in range(STEPS):
         if bool((z >= reach).all()):
             break
-        goal = torch.cat([ends.masked_fill(ends <= z[:, None], reach), z.new_full((len(z), 1), reach)], 1).amin(1)
-        step = torch.full_like(z, WIDEST)
+        goal, step = last, torch.full_like(z, WIDEST)
+        for end in ends:
+            goal = torch.minimum(goal, torch.where(end > z, end, last))
         for view in views:
             step = torch.minimum(step, view.step(z))
-        gap, step = goal - z, step * 2.0**-level
-        after = torch.where(gap <= EVENLY * step, z + 0.5 * gap, z + step)
+        gap, step = goal - z, step.mul_(2.0**-level)
+        after = z + torch.where(gap <= EVENLY * step, 0.5 * gap, step)
         after = torch.where(gap <= (1 + 1e-9) * step, goal, after)
         lows.append(z)
         widths.append(after - z)

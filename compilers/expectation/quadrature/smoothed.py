@@ -21,8 +21,8 @@ from netsor.compilers.expectation.quadrature.panels import FAR, Profile, View, p
 from netsor.compilers.expectation.series.interpolate import chebyshev, polynomials
 
 POINTS = 16  # in a panel
-LAYER = 7.5  # beyond so many s a kink is not felt
-TURN = 5.0  # s, the width of a panel on which a smoothed kink is integrated
+LAYER = 7.0  # beyond so many s a kink is not felt
+TURN = 4.7  # s, the width of a panel on which a smoothed kink is integrated
 ENOUGH, MOST = 3e-11, 8  # error, and parts of the panels of g for which it is wanted
 CHUNK = 1 << 12  # points taken at once
 
@@ -39,31 +39,28 @@ def direct(call: Call, seen: Profile, x: Tensor, s: Tensor, reach: float, level:
     return out
 
 
-class Blurred(NamedTuple):
+class Blurred:
     """For `panels`: E g(x + s·w) at x = mean + slope·z, one for each entry."""
 
-    view: View
-    s: Tensor
+    def __init__(self, view: View, s: Tensor) -> None:
+        self.view = view
+        self.turn = ratio(TURN * s, view.slope)
+        centre = ratio(view.profile.kinks[:, None] - view.mean, view.slope).clamp_(-FAR, FAR)
+        self.centre = torch.where(view.slope > 0, centre, FAR)  # [C, E]
+        self.layer = ratio(LAYER * s, view.slope).clamp_(1e-12, FAR / 2)
 
     def step(self, z: Tensor) -> Tensor:
         """Some s within the layers beside the kinks, at least as much elsewhere."""
-        s = TURN * ratio(self.s, self.view.slope)
-        out = torch.maximum(self.view.step(z), s)
-        centre, layer = self._layers()
-        gap = (z[:, None] - centre) / layer
-        inside = ((gap > -1 - 1e-4) & (gap < 1 - 1e-4)).any(1)
-        return torch.where(inside, torch.minimum(out, s), out)
+        out = torch.maximum(self.view.step(z), self.turn)
+        for centre in self.centre:
+            gap = (z - centre).div_(self.layer)
+            inside = (gap > -1 - 1e-4) & (gap < 1 - 1e-4)
+            out = torch.where(inside, torch.minimum(out, self.turn), out)
+        return out
 
     def ends(self) -> Tensor:
-        """The kinks, and where their layers begin and end."""
-        centre, layer = self._layers()
-        return torch.cat([centre - layer, centre + layer], 1)
-
-    def _layers(self) -> tuple[Tensor, Tensor]:
-        slope = self.view.slope[:, None]
-        centre = ratio(self.view.profile.kinks - self.view.mean[:, None], slope).clamp_(-FAR, FAR)
-        layer = LAYER * ratio(self.s[:, None], slope)
-        return torch.where(slope > 0, centre, FAR), layer.clamp_(1e-12, FAR / 2)
+        """Where the layers begin and end, `[2C, E]`."""
+        return torch.cat([self.centre - self.layer, self.centre + self.layer])
 
 
 class Smoothed(NamedTuple):
@@ -86,7 +83,7 @@ class Smoothed(NamedTuple):
         """At x `[P, N]`, whose rows belong to the entries `[P]` of `at`."""
         low, high = self.edges[:-1], self.edges[1:]
         last = len(low) - 1
-        panel = (torch.searchsorted(self.edges, x) - 1).clamp_(0, last)
+        panel = torch.searchsorted(self.edges, x).sub_(1).clamp_(0, last)
         scale, shift = 2 / (high - low), -(high + low) / (high - low)
         t = torch.addcmul(_picked(shift, panel), x, _picked(scale, panel)).clamp_(-1, 1)
         place = panel.add_(entry[:, None] * (last + 1))

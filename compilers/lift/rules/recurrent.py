@@ -17,7 +17,7 @@ from netsor.compilers.lift.rules.dimensions.shapes import rank
 from netsor.compilers.lift.rules.elementwise import applied, combined, is_zero
 from netsor.compilers.lift.rules.randomness import dropped
 from netsor.compilers.lift.rules.table import rule
-from netsor.compilers.lift.values import Atom, Dim, Parameter, Value
+from netsor.compilers.lift.values import Atom, Data, Dim, Parameter, Value
 
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 3, "lstm": 4}
 
@@ -154,6 +154,7 @@ def _mul(L: Lifter, a: Value, b: Value) -> Value:
 
 def _scanned(L: Lifter, cell: Cell, x: Any, place: int, starts: Sequence[Value], reverse: bool) -> list[Value]:
     """The families of states over time."""
+    _time(L, (L.data.dims(x, L.step.node) if isinstance(x, Data) else L.value(x).dims)[place])
     inputs = cell.of_input(x)
     time = _time(L, inputs[0].dims[place])
     for s in starts:

@@ -16,7 +16,7 @@ def parts(x: Any) -> Iterator[Any]:
     if type(x) is tuple:
         for y in x:
             yield from parts(y)
-    elif fields := _fields(type(x)):
+    elif fields := _fields(x.__class__):
         yield x
         for f in fields:
             yield from parts(getattr(x, f))
@@ -25,7 +25,7 @@ def parts(x: Any) -> Iterator[Any]:
 
 
 @cache
-def _fields(kind: Any) -> tuple[str, ...]:
+def _fields(kind: type) -> tuple[str, ...]:
     """The fields of a statement or of a part of one; a name, a symbol and a number have none that count."""
     if kind is Name or not dataclasses.is_dataclass(kind):
         return ()

@@ -186,6 +186,14 @@ ARRAYS = (
         "take a smaller learning rate",
     ),
     Code(
+        "NT634",
+        "samples of different sizes are not trained on together",
+        "Sequences, images or graphs of several sizes were given; the samples of a training are one array.",
+        "ns.train(programs.rnn(), [x3, x5], y, steps=3, lr=0.1)",
+        "the training page",
+        "pad them to one size, with a mask as a second input where the program is to know it",
+    ),
+    Code(
         "NT640",
         "a call that has no store",
         "Blocks of a store are computed apart from each other, and another call may go on with them: kernels of pairs"

@@ -81,7 +81,10 @@ def target_array(targets: Any, count: int, outputs: int, loss: Any) -> Array:
         raw = np.eye(outputs)[raw]
     expected = (count,) if outputs == 1 else (count, outputs)
     if raw.shape != expected:
-        raise InputError(f"the targets have shape {list(raw.shape)}, expected {list(expected)}", code="NT602")
+        raise InputError(
+            f"the targets have shape {list(raw.shape)}, expected {list(expected)}", code="NT602",
+            hint="y[:, 0] is the column of a table" if raw.shape == (*expected, 1) else None,
+        )  # fmt: skip
     return array("targets", raw, len(expected))
 
 

@@ -168,7 +168,7 @@ def array(name: str, value: Any, ndim: int) -> Array:
     """A finite array of floats of this rank."""
     if ragged(value):
         raise UnsupportedError(
-            f"the samples of {name} have different sizes; training takes samples of one size", code="NT632",
+            f"the samples of {name} have different sizes; training takes samples of one size", code="NT634",
             hint="pad them to one size, with a mask as a second input where the program is to know it",
         )  # fmt: skip
     try:

@@ -71,7 +71,8 @@ def _block(L: Lifter, values: Sequence[Value], place: int, sizes: Sequence[Size]
     wide = [a for v in values if not is_zero(v) for a in v.dims[place] if a.kind == "wide"]
     if not wide:
         return (1, 1)
-    unit = (math.gcd(*(s[0] for s in sizes)), math.gcd(*(s[1] for s in sizes)))
+    known = [*sizes, *(a.size for a in wide)]
+    unit = (math.gcd(*(s[0] for s in known)), math.gcd(*(s[1] for s in known)))
     m, n = L.exported.widths
     if unit[0] * n != unit[1] * m:
         raise L.no_rule("widths and finite dimensions are concatenated", "apply a matrix to each, and add")
