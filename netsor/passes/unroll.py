@@ -189,10 +189,8 @@ class Unrolled:
         if line.axis_cov:
             for there in self.indices(line.out):
                 if tuple(there.values()) < tuple(index.values()):
-                    c = multiplied(line.var, axis_covariance(line, index, there))
-                    found += (
-                        [(self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc))] if c else []
-                    )
+                    if c := multiplied(line.var, axis_covariance(line, index, there)):
+                        found.append((self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc)))
         return tuple(found)
 
     def _sym(self, element: Any) -> sp.Expr:
