@@ -188,9 +188,9 @@ class Unrolled:
                     found.append((self.get(other, there), c))
         if line.axis_cov:
             for there in self.indices(line.out):
-                if tuple(there.values()) < tuple(index.values()):
-                    if c := multiplied(line.var, axis_covariance(line, index, there)):
-                        found.append((self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc)))
+                earlier = tuple(there.values()) < tuple(index.values())
+                if earlier and (c := multiplied(line.var, axis_covariance(line, index, there))):
+                    found.append((self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc)))
         return tuple(found)
 
     def _sym(self, element: Any) -> sp.Expr:
