@@ -12,12 +12,14 @@ import torch
 from netsor import ir
 from netsor.compilers.finite.lines import evaluate
 from netsor.compilers.finite.values import Binding, Value
-from netsor.positions import sources
+from netsor.indexing import sources
 from netsor.run.lines import execute
 from netsor.run.shapes import Sizes
+from netsor.sizes import number
 
 A, B, C, TAP = (ir.Axis(name) for name in "abck")
 WIDTH = 2
+SIZES: dict[str, int] = {}  # no size is open
 
 
 def var(name: str, sizes: dict[ir.Axis, int]) -> ir.Var:
@@ -105,7 +107,7 @@ def element_by_element(form: Any, array: Any) -> Any:
     result = np.zeros((*shape, WIDTH))
     for place in product(*map(range, shape)):
         index = dict(zip((d.axis.name for d in form.out.dims), place, strict=True))
-        found = sources(form, index, int)
+        found = sources(form, index, lambda size: number(size, SIZES.__getitem__))
         read = [] if found is None else [array[tuple(i[d.axis.name] for d in form.of.dims)] for i in found]
         result[place] = -np.inf if found is None else sum(read, np.zeros(WIDTH))
     return result

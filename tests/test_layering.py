@@ -276,7 +276,6 @@ LONG = {
     "compilers/derive/rules.py": 400,
     "compilers/expectation/blocks/fast.py": 350,
     "compilers/expectation/engine.py": 400,
-    "compilers/lowering/torch_functions.py": 320,
     "compilers/reference/interpreter.py": 350,
     "compilers/render/writer.py": 320,
     "compilers/runtime/__init__.py": 450,

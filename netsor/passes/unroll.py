@@ -22,7 +22,7 @@ from netsor.build.expressions import Expr
 from netsor.build.program import Program
 from netsor.build.scales import multiplied, plain
 from netsor.errors import Location, ProgramError, UnsupportedError
-from netsor.positions import Index, axis_covariance, limit_at, size_at, sources
+from netsor.indexing import Index, axis_covariance, limit_at, size_at, sources
 
 Key = tuple[ir.Var, tuple[int, ...]]
 
@@ -188,9 +188,9 @@ class Unrolled:
                     found.append((self.get(other, there), c))
         if line.axis_cov:
             for there in self.indices(line.out):
-                if tuple(there.values()) < tuple(index.values()):
-                    c = plain(multiplied(line.var, axis_covariance(line, index, there)), f"cov of {line.out}", line.loc)
-                    found += [(self.get(line.out, there), c)] if c != 0 else []
+                earlier = tuple(there.values()) < tuple(index.values())
+                if earlier and (c := multiplied(line.var, axis_covariance(line, index, there))):
+                    found.append((self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc)))
         return tuple(found)
 
     def _sym(self, element: Any) -> sp.Expr:

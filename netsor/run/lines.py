@@ -276,7 +276,8 @@ def _positions(line: ir.IndexForm, m: IndexMap, tap: int, sizes: Sizes, after: i
             rows = r.stride * np.arange(counts[-1]) + r.offsets[tap]
         index.append(rows % size)
         inside.append((rows >= 0) & (rows < size) | (m.outside == "wrap"))
-    mask = functools.reduce(np.logical_and.outer, inside, np.True_)
+    everywhere: Any = np.True_
+    mask = functools.reduce(np.logical_and.outer, inside, everywhere)
     return np.ix_(*index), mask.reshape(mask.shape + (1,) * after), counts
 
 

@@ -22,8 +22,8 @@ from netsor.build.quantity import nested
 from netsor.errors import InputError, UnsupportedError
 from netsor.facts import closure, fan_in, inputs_of
 from netsor.functions import exact
+from netsor.indexing import size_at
 from netsor.passes.sgd.relabel import relabelled
-from netsor.positions import size_at
 
 Array = np.ndarray[Any, Any]
 
