@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
@@ -16,6 +16,7 @@ from netsor.compilers.evaluate.arguments import Array, Get, wanted_names
 from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
+from netsor.compilers.native.choice import Backend
 from netsor.errors import CheckError, Diagnostic, InputError
 from netsor.functions import Function
 from netsor.passes.unit_variance import unit_variance
@@ -24,9 +25,9 @@ Convention = Literal["omega", "unit"]
 
 
 def compile(
-    p: Program, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
+    p: Program | Holder, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
     assume_gia: bool = False, fuse: bool = False, tol: float | None = None, samples: int | None = None, seed: int = 0,
-    output: str | None = None, convention: Convention = "omega",
+    output: str | None = None, convention: Convention = "omega", backend: Backend = "auto",
 ) -> Kernel:  # fmt: skip
     """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
@@ -42,6 +43,10 @@ def compile(
     `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
     where that is not possible, a FusionWarning says why and nothing else changes.
 
+    `backend="native"` evaluates the blocks by a C function, which the machine's C compiler makes once for a kernel and
+    a cache on disk keeps; "auto" does so where the kernel has one and the calls take so long that it pays, or the
+    function is there already; "torch" never (`kernel.backend`).
+
     >>> kernel = ns.compile(ns.programs.mlp())
     >>> kernel([[1.0, 1.0]]).ntk  # ¾‖x‖²/d + 7/4 (Tensor Programs II, E.1)
     tensor([[2.5000]], dtype=torch.float64)
@@ -52,7 +57,8 @@ def compile(
     if not assume_gia:
         refuse_unless_valid(p)
     p = in_convention(p, convention)
-    return Kernel(p, device, dtype, assume_gia, {"tol": tol, "samples": samples, "seed": seed}, fuse, convention)
+    options = {"tol": tol, "samples": samples, "seed": seed}
+    return Kernel(p, device, dtype, assume_gia, options, fuse, convention, backend)
 
 
 def in_convention(p: Any, convention: str) -> Any:
@@ -94,7 +100,7 @@ def refuse_unless_valid(p: Any) -> None:
     )  # fmt: skip
 
 
-def derive(p: Program, get: Get = DEFAULT) -> Recursion:
+def derive(p: Program | Holder, get: Get = DEFAULT) -> Recursion:
     """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`.
 
     >>> import sympy
@@ -102,7 +108,7 @@ def derive(p: Program, get: Get = DEFAULT) -> Recursion:
     3*q/4 + 7/4
     """
     wanted = wanted_names(get)
-    return _derive(program_for(as_program("ns.derive", p, parameters=True), wanted), wanted)
+    return _derive(program_for(as_program("ns.derive", p, parameters=True, abstract=True), wanted), wanted)
 
 
 def v_transform(phi: str | Function, K: Array, psi: str | Function | None = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -19,13 +20,13 @@ from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
-from netsor.compilers.evaluate import fused as fusing
 from netsor.compilers.evaluate.arguments import Arrays, Get, Params, as_device, as_dtype, known_sizes, wanted_names
 from netsor.compilers.evaluate.diagonal import diagonals
 from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
+from netsor.compilers.native.choice import Backends
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
 from netsor.passes.bind import bind
@@ -48,21 +49,18 @@ class Kernel:
 
     def __init__(
         self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
-        convention: str = "omega",
+        convention: str = "omega", backend: str = "auto",
     ) -> None:  # fmt: skip
-        self.program = program  # in its convention
-        self.convention = convention
-        self.device = as_device(device)
-        self.dtype = as_dtype(dtype)
-        self.assumed = assumed
-        self.options = options
+        self.program, self.convention = program, convention  # the program in its convention
+        self.device, self.dtype = as_device(device), as_dtype(dtype)
+        self.assumed, self.options = assumed, options
         self._fuse = fuse
-        self.fuse = fuse and fusing.available(str(self.device or "cpu"))
+        self.backends = Backends(backend, fuse, str(self.device or "cpu"))
+        self.fuse = self.backends.fuse
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
         self._split: dict[tuple[str, ...], fallback.Parts] = {}
-        self._fused: dict[tuple[str, ...], fusing.Fused] = {}
         self._sides: dict[Any, tuple[Plan, int]] = {}
 
     def __repr__(self) -> str:
@@ -70,7 +68,13 @@ class Kernel:
         return f"<Kernel of {self.program.name}{unit}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Kernel, (self.program, self.device, self.dtype, self.assumed, self.options, self._fuse, self.convention)
+        options = (self.assumed, self.options, self._fuse, self.convention, self.backends.asked)
+        return Kernel, (self.program, self.device, self.dtype, *options)
+
+    @property
+    def backend(self) -> str:
+        """What evaluates blocks of pairs, and why not what was asked for."""
+        return self.backends.described(DEFAULT, self._recursion)
 
     # ------------------------------------------------------------ calls
 
@@ -126,7 +130,9 @@ class Kernel:
         stores.refuse(self, get, False, gram.tracked(one, two))
         if two is not None and gram.same(one, two):
             two = None
-        task = stores.Task(self, self._run, get, one, two)
+        kernel = copy.copy(self)
+        kernel.backends = self.backends.settled(get, self._recursion)  # whatever a block alone takes
+        task = stores.Task(kernel, kernel._run, get, one, two)
         return stores.gram(task, self._recursion(get), path, limits, processes)
 
     def diag(self, x: Arrays, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
@@ -190,15 +196,10 @@ class Kernel:
         pairs = module.pairs
         with sampling(**self.options):
             wide = self._recursion(get).wide
-            fused = self._fused_blocks(module, get) if self.fuse else None
+            fused = self.backends.blocks(module, get, self._recursion, one, call)
             result = gram.whole(module.each, counted, one, two, frozenset(get), plan, wide, fused, shown)
         result.assumed = self.assumed
         return result
-
-    def _fused_blocks(self, module: Any, get: tuple[str, ...]) -> fusing.Fused:
-        if get not in self._fused:
-            self._fused[get] = fusing.Fused(module.pairs, frozenset(get), fusing.obstacle(self._recursion(get)))
-        return self._fused[get]
 
     def _inputs(
         self, module: Any, x1: Any, x2: Any, params: Mapping[str, Tensor] | None = None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, assert_never
+from typing import Any
 
 from netsor import ir
 from netsor.errors import ProgramError
+from netsor.indexing import IndexMap, index_map, position
 from netsor.sizes import number
 
 Index = Mapping[str, int]  # by axis; axes that a variable lacks are ignored
@@ -30,61 +31,40 @@ def size_at(size: ir.Size, sizes: Mapping[str, int]) -> int:
 
 def sources(line: ir.IndexForm, index: Index, size: SizeOf) -> list[dict[str, int]] | None:
     """The indices whose elements add up to the element at `index`; none: zero; None: left out of a maximum."""
-    match line:
-        case ir.Window():
-            return _window(line, index, size)
-        case ir.Unwindow():
-            return _unwindow(line, index, size)
-        case ir.At():
-            return [{**index, line.axis.name: _inside(line.of, line.axis, line.index, size)}]
-        case ir.Place():
-            return [dict(index)] if index[line.axis.name] == _inside(line.out, line.axis, line.index, size) else []
-        case ir.Shift():
-            t = index[line.axis.name] - line.by
-            return [{**index, line.axis.name: t}] if 0 <= t < size(line.out.size(line.axis)) else []
-        case ir.Rename():
-            table = {b.name: a.name for a, b in line.axes}
-            return [{table.get(a, a): i for a, i in index.items()}]
-        case _:
-            assert_never(line)
+    m = index_map(line)
+    if m.transposed:
+        return [there for there in _readers(line, m, index, size) if _agree(_read(line, m, there, size), m, index)]
+    there = _read(line, m, index, size)
+    if there is None:
+        return None if m.outside == "drop" else []
+    return [{**index, **there}]
 
 
-def _inside(var: ir.Var, axis: ir.Axis, index: int, size: SizeOf) -> int:
-    count = size(var.size(axis))
-    if not -count <= index < count:
-        raise ProgramError(f"index {index} of {var} is outside the axis {axis.name} of size {count}", code="NT107")
-    return index % count
+def _readers(line: ir.IndexForm, m: IndexMap, index: Index, size: SizeOf) -> Iterator[dict[str, int]]:
+    """The elements of the variable that reads, along the axes that its positions depend on."""
+    axes = [r.at for r in m.reads if r.at is not None] + ([] if m.tap is None else [m.tap])
+    counts = {a.name: size(line.of.size(a)) for a in axes}
+    for place in product(*map(range, counts.values())):
+        yield {**index, **dict(zip(counts, place, strict=True))}
 
 
-def _window(line: ir.Window, index: Index, size: SizeOf) -> list[dict[str, int]] | None:
-    there = dict(index)
-    for axis, offset, stride in zip(line.axes, line.offsets[index[line.tap.name]], line.stride, strict=True):
-        count = size(line.of.size(axis))
-        t = stride * index[axis.name] + offset
-        if line.outside == "wrap":
+def _agree(there: Index | None, m: IndexMap, index: Index) -> bool:
+    return there is not None and all(there[r.axis.name] == index[r.axis.name] for r in m.reads)
+
+
+def _read(line: ir.IndexForm, m: IndexMap, index: Index, size: SizeOf) -> dict[str, int] | None:
+    """The positions that the element at `index` reads; None outside."""
+    read, tap = m.ends(line)[1], 0 if m.tap is None else index[m.tap.name]
+    there: dict[str, int] = {}
+    for r in m.reads:
+        count = size(read.size(r.axis))
+        t = position(line, r, count) if r.at is None else r.stride * index[r.at.name] + r.offsets[tap]
+        if m.outside == "wrap":
             t %= count
         elif not 0 <= t < count:
-            return None if line.outside == "drop" else []
-        there[axis.name] = t
-    return [there]
-
-
-def _unwindow(line: ir.Unwindow, index: Index, size: SizeOf) -> list[dict[str, int]]:
-    """All (s, κ) with stride·s + offset[κ] = t."""
-    counts = [range(size(line.of.size(a))) for a in line.axes]
-    wanted = [index[a.name] for a in line.axes]
-    found = []
-    for (k, offsets), place in product(enumerate(line.offsets), product(*counts)):
-        if _read(line, place, offsets, size) == wanted:
-            found.append({**index, line.tap.name: k} | {a.name: i for a, i in zip(line.axes, place, strict=True)})
-    return found
-
-
-def _read(line: ir.Unwindow, place: Sequence[int], offsets: Sequence[int], size: SizeOf) -> list[int]:
-    read = [s * i + o for s, i, o in zip(line.stride, place, offsets, strict=True)]
-    if line.outside == "wrap":
-        read = [t % size(line.out.size(a)) for t, a in zip(read, line.axes, strict=True)]
-    return read
+            return None
+        there[r.axis.name] = t
+    return there
 
 
 def limit_at(line: ir.InputScalar, index: Sequence[int]) -> Any:

@@ -315,8 +315,16 @@ def test_train(run: Run) -> None:
     assert np.shape(found["finite"]["16"]) == (2, 2)
     code, out, _ = run(*command, "0.5", "--steps", "1", "--widths", "16", "--seeds", "2")
     assert (code, "n = 16" in out, len(out.splitlines())) == (0, True, 4)
-    for wrong in (("fast", "--steps", "1"), ("0.5", "--steps", "-1"), ("-1", "--steps", "1")):
-        assert run(*command, *wrong)[0] == 2
+    code, out, _ = run(*command, "0.5", "--steps", "1", "--widths", "16", "--seeds", "1", "--kernels", "0,1", "--json")
+    kernels = json.loads(out)["kernels"]
+    assert (code, np.shape(kernels["ntk[1]"]), np.shape(kernels["features_alignment[0]"])) == (0, (4, 4), ())
+    for wrong in (
+        ("fast", "--steps", "1"), ("0.5", "--steps", "-1"), ("-1", "--steps", "1"), ("nan", "--steps", "1"),
+        ("0.5", "--steps", "1", "--kernels", "2"), ("0.5", "--steps", "1", "--kernels", "last"),
+        ("0.5", "--steps", "1", "--test", "targets.npy"), ("0.5", "--steps", "1", "--loss", "cross-entropy"),
+    ):  # fmt: skip
+        code, out, err = run(*command, *wrong)
+        assert (code, out, "Traceback" in err) == (2, "", False)
 
 
 def process(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:

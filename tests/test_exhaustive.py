@@ -12,8 +12,10 @@ import pytest
 from netsor import ir
 from netsor.compilers.derive import nodes
 from netsor.compilers.derive.entries import values
+from netsor.compilers.lowering.plan import order
 
 ROOT = Path(__file__).parents[1]
+UNIONS = (ir.Line, ir.Size, values.Value, values.Index, nodes.AnyNode, order.Statement)
 
 # Functions that look for some classes and treat all others alike, which is right for any new one. It only shrinks.
 CHAINS = {
@@ -31,7 +33,6 @@ CHAINS = {
     "compilers/derive/entries/values.py: add": "sums are flattened, other terms are kept",
     "compilers/derive/entries/values.py: mul": "products are flattened, other factors are kept",
     "compilers/derive/entries/values.py: sum_over": "sums and products are taken apart",
-    "compilers/lowering/emit.py: _box": "another index makes no box sum",
     "compilers/lowering/schedule.py: wave_order": "another value makes no wavefront",
     "compilers/lowering/schedule.py: loop_dims": "what moves; symbols are linked whatever the index",
 }
@@ -49,7 +50,7 @@ def test_no_class_is_forgotten() -> None:
 
 def test_the_guard_reads_the_unions_as_python_does() -> None:
     code = guards.Code(ROOT)
-    for name, union in zip(guards.CLOSED, (ir.Line, ir.Size, values.Value, values.Index, nodes.AnyNode), strict=True):
+    for name, union in zip(guards.CLOSED, UNIONS, strict=True):
         classes = {c.strip("'") if isinstance(c, str) else getattr(c, "__name__", str(c)) for c in get_args(union)}
         assert {m.rpartition(".")[2] for m in code.families[name]} == classes
 
@@ -84,7 +85,8 @@ def test_a_hole_is_seen(hole: str, tmp_path: Path) -> None:
 
 def _copy(to: Path) -> None:
     """The files that define the unions."""
-    for file in ("netsor/ir.py", "compilers/derive/entries/values.py", "compilers/derive/nodes.py"):
+    plan = (f"compilers/lowering/plan/{part}.py" for part in ("arrays", "operations", "order", "positions"))
+    for file in ("netsor/ir.py", "compilers/derive/entries/values.py", "compilers/derive/nodes.py", *plan):
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, to / file)
 
@@ -114,6 +116,12 @@ class Flip:
     axis: Axis
     loc: Location | None = None
 """
+TURN = """
+@dataclass(frozen=True)
+class Turn:
+    out: Name
+    of: Operand
+"""
 CUT = """
 @dataclass(frozen=True)
 class Cut:
@@ -124,12 +132,12 @@ class Cut:
 KNOW_LINES = {
     "compilers/derive/entries/labels.py", "compilers/derive/indexing.py", "compilers/derive/nodes.py",
     "compilers/derive/rules.py", "compilers/finite/execute.py", "compilers/finite/lines.py",
-    "compilers/limit/exact.py", "compilers/limit/outputs.py", "compilers/lowering/data.py",
+    "compilers/limit/exact.py", "compilers/limit/outputs.py", "compilers/lowering/build/data.py",
     "compilers/render/naming.py", "compilers/sampler/linear.py", "compilers/sampler/paths.py",
     "netsor/checker/independence/elements.py", "netsor/checker/regularity/scalars.py",
     "netsor/checker/typing/lines.py", "netsor/checker/typing/structure.py", "netsor/facts.py",
     "netsor/passes/adjoints.py", "netsor/passes/sgd/batch.py", "netsor/passes/sgd/relabel.py",
-    "netsor/passes/bind.py", "netsor/passes/unit_variance.py", "netsor/passes/unroll.py", "netsor/positions.py",
+    "netsor/passes/bind.py", "netsor/passes/unit_variance.py", "netsor/passes/unroll.py", "netsor/indexing.py",
     "netsor/run/lines.py",
     "netsor/run/shapes.py", "netsor/signs/flips.py", "netsor/text/formal.py", "netsor/text/notation.py",
     "netsor/text/printer.py", "netsor/types.py",
@@ -140,8 +148,13 @@ KNOW_VALUES = {
     "compilers/budget/cost.py", "compilers/budget/memory.py", "compilers/derive/entries/inline.py",
     "compilers/derive/entries/parameters.py",
     "compilers/derive/entries/sharing.py", "compilers/derive/entries/values.py", "compilers/derive/requests.py",
-    "compilers/lowering/emit.py", "compilers/render/structure.py", "compilers/render/writer.py",
+    "compilers/lowering/build/values.py", "compilers/render/structure.py", "compilers/render/writer.py",
     "compilers/symbolic/kernels.py",
+}  # fmt: skip
+
+# Everything that reads the statements of a plan, whatever they are.
+KNOW_STATEMENTS = {
+    "compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py", "compilers/native/pairs.py",
 }  # fmt: skip
 
 
@@ -149,6 +162,8 @@ def test_a_new_class_is_named_wherever_it_has_to_be_known(tmp_path: Path) -> Non
     _source(tmp_path)
     _insert(tmp_path, "netsor/ir.py", "IndexForm =", FLIP, "Flip")
     _insert(tmp_path, "compilers/derive/entries/values.py", "Value = (", CUT, "Cut")
+    _insert(tmp_path, "compilers/lowering/plan/arrays.py", "Reading =", TURN, "Turn")
     found = [c for c in guards.complaints(tmp_path) if not c.is_chain]
     assert {c.path for c in found if "Flip" in c.text} == KNOW_LINES
     assert {c.path for c in found if "Cut" in c.text} == KNOW_VALUES
+    assert {c.path for c in found if "Turn" in c.text} == KNOW_STATEMENTS

@@ -11,6 +11,7 @@ import pytest
 import sympy as sp
 import torch
 from compositions import each
+from engine_functions import tanh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_compositions import LIBRARY
@@ -19,11 +20,14 @@ import netsor as ns
 from netsor import ir, programs
 from netsor.compilers import runtime
 from netsor.compilers.derive.entries import values
-from netsor.compilers.expectation import tanh
 from netsor.compilers.expectation.blocks import buffers, fast, mehler
 from netsor.compilers.expectation.blocks.scratch import scratch
-from netsor.compilers.lowering.emit import Emitter
-from netsor.compilers.lowering.functions import Functions
+from netsor.compilers.lowering.build.code import Code
+from netsor.compilers.lowering.build.scope import Scope
+from netsor.compilers.lowering.build.values import emit
+from netsor.compilers.lowering.plan.arrays import Fit
+from netsor.compilers.lowering.plan.operands import Into, Layout, Name
+from netsor.compilers.lowering.plan.operations import Add
 from netsor.compilers.runtime import boxes
 
 CPU = torch.device("cpu")
@@ -61,29 +65,45 @@ def test_random_compositions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 VIEWS = {"fit", "at", "take", "shaped"}  # may give back the memory of what they read
+WRITTEN = {"times": 0, "axpby": 1}  # which argument's memory a function of the runtime uses again
 
 
 def overwritten(source: str) -> list[str]:
-    """What stands in a place whose memory is used again, in a generated module, though something else may read it."""
+    """What is written in a generated module though something else may read it.
+
+    A place that is written has to be a name that the result takes over, and its memory to have no other name.
+    """
     found = []
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        place: ast.expr
-        if node.func.attr in ("times", "axpby"):
-            place = node.args[node.func.attr == "axpby"]
-        elif node.func.attr in ("add_", "mul_"):
-            place = node.func.value
-        else:
-            continue
-        while isinstance(place, ast.Subscript) or (
-            isinstance(place, ast.Call) and isinstance(place.func, ast.Attribute) and place.func.attr == "permute"
-        ):
-            place = place.value if isinstance(place, ast.Subscript) else place.func.value  # type: ignore[attr-defined]
-        name = place.func.attr if isinstance(place, ast.Call) and isinstance(place.func, ast.Attribute) else ""
-        if not name or name in VIEWS:
-            found.append(ast.unparse(node))
+    for function in ast.walk(ast.parse(source)):
+        own: dict[str, bool] = {}
+        for s in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
+            if not isinstance(s, ast.Assign) or not isinstance(s.targets[0], ast.Name):
+                continue
+            target, place = s.targets[0].id, _written(s.value)
+            if place is None:
+                own[target] = _is_own(s.value, target, own)
+            elif not isinstance(place, ast.Name) or place.id != target or not own.get(target):
+                found.append(ast.unparse(s))
     return found
+
+
+def _written(e: ast.expr) -> ast.expr | None:
+    if not isinstance(e, ast.Call) or not isinstance(e.func, ast.Attribute):
+        return None
+    if e.func.attr in ("add_", "mul_"):
+        return e.func.value
+    return e.args[WRITTEN[e.func.attr]] if e.func.attr in WRITTEN else None
+
+
+def _is_own(e: ast.expr, target: str, own: dict[str, bool]) -> bool:
+    """Has what an expression makes a memory that no other name than the target's is for?"""
+    if isinstance(e, ast.Call) and isinstance(e.func, ast.Attribute):
+        if ast.unparse(e.func.value) == "rt":
+            return e.func.attr not in VIEWS
+        viewed = e.func.value if e.func.attr == "permute" else None
+    else:
+        viewed = e.value if isinstance(e, ast.Subscript) else None
+    return isinstance(viewed, ast.Name) and viewed.id == target and own.get(target, False)
 
 
 def test_only_what_nothing_else_reads_is_overwritten() -> None:
@@ -99,10 +119,22 @@ def test_a_constant_is_added_beside_what_is_only_read() -> None:
     """An entry read at the size of the other input comes as it is, or as a view of it."""
     symbols = values.Sym(1, ir.SizeOf("token"), "m", "token"), values.Sym(2, ir.SizeOf("token"), 2, "token")
     entry = values.Entry("K_h", "pair", (symbols[0],), None)
+    name = Name("K_h", Layout(2, (symbols[0],), frozenset((1, 2))), "entry")
     sum_ = values.Add((values.Access(entry, 0, (symbols[1],)), values.Num(sp.Integer(1))))
-    text = Emitter("pair", Functions()).emit(sum_, [symbols[1]])
-    assert text.startswith("rt.add(rt.fit(K_h") and overwritten(text) == []
-    assert overwritten("rt.fit(K_h, (2, 3)).add_(1)") and overwritten("rt.axpby(2, K_h[:, None], 1, K_x)")
+    scope = Scope("pair", Code(pairs=True), {entry: name})
+    emit(scope, sum_, [symbols[1]])
+    fit, add = (s for _, s in scope.code.lines)
+    assert isinstance(fit, Fit) and fit.of is name
+    assert isinstance(add, Add) and add.x is fit.out and add.into is Into.DROPPED
+
+
+@pytest.mark.parametrize("text", [
+    "y = rt.fit(K_h, (2, 3))\n    y = y.add_(1)", "y = K_h[:, None]\n    y = rt.axpby(2, y, 1, K_x)",
+    "y = rt.E2(f, g, K_h)\n    z = rt.times(y, 2)", "y = rt.times(a.K_h, 2)",
+    "y = rt.E2(f, g, K_h)\n    z = y.permute(1, 0)\n    z = rt.times(z, 2)",
+])  # fmt: skip
+def test_what_may_be_read_again_is_seen(text: str) -> None:
+    assert len(overwritten(f"def pairs(a, b):\n    {text}\n")) == 1
 
 
 def test_results_are_their_own() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, assert_never, cast
 
 import sympy as sp
@@ -44,7 +45,7 @@ from netsor.compilers.expectation.radial import CHUNK as RADIAL
 from netsor.compilers.expectation.radial import nodes
 from netsor.compilers.expectation.series.hermite import DEGREES
 from netsor.compilers.lowering.schedule import in_order, scheduled
-from netsor.functions import Head
+from netsor.functions import Head, write_out
 from netsor.sizes import number
 
 TEMPORARY = 6  # tensors like an entry's that its evaluation holds beside it
@@ -55,9 +56,9 @@ POLAR = 1 << 17  # nodes of an expectation of several Gaussians
 SERIES = sum(DEGREES)  # coefficients of a function at one variance
 FEW = 1 << 14  # bytes of indices, nodes and small tensors, whatever the program
 TABLES = 1 << 21  # bytes of the rules of quadratures, which stay between calls
-CLOSED = (  # functions whose expectations with one another have closed forms
-    frozenset({"step", "sign", "relu", "abs", "leaky_relu"}),
-    frozenset({"erf", "gaussian", "gelu", "gelu'"}),
+CLOSED = (  # what functions are written in whose expectations with one another have closed forms
+    frozenset({"Heaviside"}),
+    frozenset({"erf", "gaussian"}),
     frozenset({"sin", "cos", "exp"}),
 )
 
@@ -206,18 +207,22 @@ def _joint(r: Recursion) -> bool:
 
 
 def _closed(v: Expect1 | Expect2) -> bool:
-    heads = _heads(v.f) | (_heads(v.g) if isinstance(v, Expect2) else frozenset())
-    return any(heads <= family for family in CLOSED)
+    kinds = _kinds(v.f) | (_kinds(v.g) if isinstance(v, Expect2) else frozenset())
+    return any(kinds <= family for family in CLOSED)
 
 
-def _heads(f: sp.Expr) -> frozenset[str]:
-    """The functions of an expression by name, without their parameters; exp(−az²) is a Gaussian."""
-    found = {h.spec.name.split("[")[0] for h in f.atoms(Head)}
-    for h in f.atoms(sp.Function):
-        if not isinstance(h, Head):
-            curved = isinstance(h, sp.exp) and any(sp.degree(h.args[0], z) == 2 for z in h.free_symbols)
-            found.add("gaussian" if curved else type(h).__name__)
-    return frozenset(found)
+@lru_cache(maxsize=1024)
+def _kinds(f: sp.Expr) -> frozenset[str]:
+    """The functions that an expression is written in; exp(−az²) is a Gaussian."""
+    return frozenset(map(_kind, write_out(f).atoms(sp.Function)))
+
+
+def _kind(h: sp.Expr) -> str:
+    if isinstance(h, sp.exp):
+        (x,) = h.args
+        curved = any(x.is_polynomial(z) and sp.degree(x, z) == 2 for z in x.free_symbols)
+        return "gaussian" if curved else "exp"
+    return "" if isinstance(h, Head) else type(h).__name__
 
 
 def _work(entries: list[Entry], own: Mapping[Entry, int], sizes: Mapping[str, int]) -> Work:

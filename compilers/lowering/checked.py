@@ -1,8 +1,10 @@
 """Generated text is executed here and nowhere else: parsed, and refused unless it is what the printers can make.
 
     module     ::=  docstring, `import math`, `import torch`, `from netsor.compilers import runtime as rt`, statements
-    statement  ::=  name = value, name[key] = value, del names, for, if, def (perhaps under @rt.table), return, call
-    value      ::=  constants, tuples, lists, arithmetic, comparisons, lambda, calls, views, attributes of METHODS
+    statement  ::=  name = operation, name[key] = operation, del names, for, if, def (perhaps under @rt.table), call,
+                    return formula
+    operation  ::=  at most one call, operator or view of names, constants, attributes of METHODS, tuples of these
+    formula    ::=  constants, tuples, arithmetic, comparisons, calls, views, attributes of METHODS
     called     ::=  rt.…, torch.…, math.…, a name that the text or its numeric functions define, a method
 
 No builtin is in reach, no attribute starts with an underscore, and no name of the three modules is assigned to.
@@ -21,7 +23,7 @@ import torch
 
 METHODS = frozenset({
     "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "nngp", "ntk", "parameter",
-    "permute", "put", "select", "shape", "size", "sum", "view",
+    "permute", "put", "shape", "size", "sum", "view",
 })  # fmt: skip
 """Attributes of tensors and of the runtime's objects that the printers write."""
 TORCH = frozenset({
@@ -38,6 +40,7 @@ NODES = (
     ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp,
     ast.Compare, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
+OPERATIONS = (ast.Call, ast.BinOp, ast.Compare, ast.Lambda)
 
 
 class ForeignCodeError(AssertionError):
@@ -107,6 +110,8 @@ def _is_allowed(node: ast.AST, known: set[str], attributes: frozenset[str]) -> b
             return _is_plain(node.name) and node.name not in MODULES and all(map(_is_table, node.decorator_list))
         case ast.Attribute():
             return _is_read(node) and not node.attr.startswith("_") and _has(node, attributes)
+        case ast.Assign():
+            return sum(isinstance(n, OPERATIONS) for n in ast.walk(node.value)) <= 1
         case ast.Expr():
             return isinstance(node.value, ast.Call) or isinstance(getattr(node.value, "value", None), str)
         case ast.Call():

@@ -14,12 +14,13 @@ import unicodedata
 from collections.abc import Hashable
 from typing import Any
 
+from netsor.compilers.lowering.printing.lines import WIDTH
 from netsor.names import shown
 
 OWN = frozenset({
     "math", "torch", "rt", "netsor", "runtime", "PROGRAM", "INPUTS", "GET", "SOURCE", "NUMERIC", "each", "pairs",
-    "kernel", "nngp", "ntk", "data", "a", "b", "get", "out", "shorter", "x1", "x2", "z", "self", "constants", "results",
-    "values", "rows", "cols",
+    "kernel", "nngp", "ntk", "data", "a", "b", "get", "out", "shorter", "terms", "x1", "x2", "z", "self", "constants",
+    "results", "values", "rows", "cols",
 })  # fmt: skip
 """What a generated module calls its own things; besides these the arguments z0, z1, …, c0, … and a0, … of functions."""
 RESERVED = OWN | set(keyword.kwlist) | set(keyword.softkwlist) | set(dir(builtins))
@@ -72,7 +73,7 @@ class Numeric:
         return name
 
 
-# ---------------------------------------------------------------- strings and comments
+# ---------------------------------------------------------------- strings
 
 
 def literal(text: str) -> str:
@@ -85,16 +86,19 @@ def docstring(text: str) -> str:
     return _triple(text, "")
 
 
+def _folded(row: str) -> str:
+    """A row of a literal, continued behind a backslash at spaces where it is longer than a line may be."""
+    out, rest = "", row
+    while len(rest) > WIDTH and (cut := rest.rfind(" ", 0, WIDTH - 1) + 1):
+        out, rest = f"{out}{rest[:cut]}\\\n", rest[cut:]
+    return out + rest
+
+
 def _triple(text: str, start: str) -> str:
     rows = [shown(row.replace("\\", "\\\\")).replace('"""', r"\"\"\"") for row in text.split("\n")]
-    found = f'"""{start}' + "\n".join(rows) + '"""'
+    found = f'"""{start}' + "\n".join(map(_folded, rows)) + '"""'
     try:
         same = ast.literal_eval(found) == text
     except (SyntaxError, ValueError):
         same = False
     return found if same else repr(text)
-
-
-def comment(text: str) -> str:
-    """A comment behind a statement."""
-    return f"  # {shown(text)}"

@@ -18,29 +18,18 @@ from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation import (
     E1,
     Fn,
-    absolute,
     combine,
     cos,
-    elu,
     erf,
     exp,
     exp_left,
     function,
     gaussian,
-    gelu,
-    gelu_prime,
-    leaky_relu,
+    named,
     power,
-    relu,
     relu_power,
     scaled,
-    sigmoid,
-    sign,
-    silu,
     sin,
-    softplus,
-    step,
-    tanh,
     times_power,
 )
 from netsor.compilers.expectation.blocks.fast import E2, E11, diagonal
@@ -48,15 +37,26 @@ from netsor.compilers.expectation.blocks.scratch import covers, current, current
 from netsor.compilers.expectation.quadrature.several import joint
 from netsor.compilers.expectation.radial import radial, radial_single
 from netsor.compilers.runtime.boxes import adjoint, box, forward
-from netsor.errors import UnsupportedError
+from netsor.compilers.runtime.positions import (
+    equal,
+    equal_sizes,
+    grid,
+    inside,
+    inverse,
+    position,
+    shorter,
+    strided,
+    values,
+    values_at,
+    window,
+)
 
 __all__ = [
-    "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "absolute", "adjoint", "at", "box", "combine", "contract",
-    "cos", "elu", "equal", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "function", "gaussian",
-    "gelu", "gelu_prime", "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples", "placed",
-    "position", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped", "sigmoid",
-    "sign", "silu", "sin", "softmax", "softplus", "square", "step", "table", "tabulate", "take", "tanh",
-    "times_power", "total", "values", "wavefront", "windows",
+    "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "adjoint", "at", "box", "combine", "contract", "cos", "equal",
+    "equal_sizes", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "function", "gaussian", "gram", "grid",
+    "inside", "inverse", "joint", "named", "of_samples", "placed", "position", "power", "radial", "radial_single",
+    "ranked", "relu_power", "scaled", "shaped", "shorter", "sin", "softmax", "square", "strided", "table", "tabulate",
+    "take", "times_power", "total", "values", "values_at", "wavefront", "window", "windows",
 ]  # fmt: skip
 
 
@@ -122,63 +122,10 @@ def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
     return out.div_(x.shape[-1])
 
 
-def grid(data: Inputs, size: int, after: int) -> Tensor:
-    """0 … size − 1 with `after` dimensions behind it."""
-    return torch.arange(size, device=data.device).view(size, *[1] * after)
-
-
-def values(data: Inputs, numbers: Sequence[int], after: int) -> Tensor:
-    """Integers along a dimension with `after` dimensions behind it."""
-    return torch.tensor(numbers, device=data.device).view(len(numbers), *[1] * after)
-
-
-def inverse(position: Tensor, stride: int, wrap: int | None) -> Tensor:
-    """position / stride where it divides (modulo the size when wrapping), else −1."""
-    if wrap is not None:
-        position = position % wrap
-    quotient = torch.div(position, stride, rounding_mode="floor")
-    return torch.where(position % stride == 0, quotient, -1)
-
-
-def inside(data: Inputs, index: Any, size: int) -> Any:
-    """1 where 0 ≤ index < size."""
-    if isinstance(index, int):
-        return float(0 <= index < size)
-    return ((index >= 0) & (index < size)).to(data.dtype)
-
-
-def position(data: Inputs, index: Any) -> Tensor:
-    """An index as a number."""
-    return torch.as_tensor(index, dtype=data.dtype, device=data.device)
-
-
-def equal(data: Inputs, left: Any, right: Any, size: int) -> Any:
-    """1 where the indices are equal and inside."""
-    hit = left == right
-    if isinstance(hit, bool):
-        return float(hit and 0 <= left < size)
-    return (hit & (torch.as_tensor(left >= 0)) & torch.as_tensor(left < size)).to(data.dtype)
-
-
 def ranked(x: Any, data: Inputs, rank: int) -> Tensor:
     """A value that depends on no sample, with as many dimensions of size 1 in front as its rank wants."""
     t = torch.as_tensor(x, dtype=data.dtype, device=data.device)
     return t.reshape((1,) * (rank - t.dim()) + tuple(t.shape[max(0, t.dim() - rank) :]))
-
-
-def shorter(a: Inputs, b: Inputs) -> dict[str, int]:
-    """The sizes of the axes that both inputs have in common: those of the shorter one."""
-    return {axis: min(size, b.size[axis]) for axis, size in a.size.items()}
-
-
-def equal_sizes(one: int, two: int) -> int:
-    """The size of a circular axis of two inputs, where position s of one meets position s of the other."""
-    if one != two:
-        raise UnsupportedError(
-            f"positions of circular axes of different sizes ({one} and {two}) meet one by one", code="NT702",
-            hint="inputs of one size, or a readout of the mean over the axis instead of one for each position",
-        )  # fmt: skip
-    return one
 
 
 def fit(x: Tensor, *dims: tuple[int, int] | tuple[int, int, int]) -> Tensor:

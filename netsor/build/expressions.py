@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import sympy as sp
 
 from netsor import ir
-from netsor.build.definitions import proposed
 from netsor.build.windows import resolve
 from netsor.errors import ProgramError, caller_location
 from netsor.facts import merge_dims, transposes
-from netsor.functions import Function, constant, exact
+from netsor.functions import Function, constant, exact, proposed
 from netsor.text.readings import Readings
 
 if TYPE_CHECKING:

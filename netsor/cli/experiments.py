@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from netsor.build.declared import as_program
 from netsor.cli import arrays, outputs
 from netsor.cli.load import load
 from netsor.cli.problems import OK, UsageError
@@ -16,10 +17,10 @@ from netsor.cli.settings import parse
 
 def simulate(args: argparse.Namespace) -> int:
     """Compare finite widths with the limit: a table or JSON, and a figure when asked."""
-    programs = [load(file, parse(args.set)) for file in args.files]
+    programs = [load(file, parse(args.set), args.x) for file in args.files]
     if args.plot is not None:
         outputs.writable(args.plot, args.force)
-    inputs = [arrays.read(args.x, p) for p in programs]
+    inputs = [arrays.inputs(args.x, p) for p in programs]
 
     from netsor.compilers.experiment.simulate import simulate as simulation
 
@@ -53,8 +54,8 @@ def _table(result: Any) -> str:
 
 def limit(args: argparse.Namespace) -> int:
     """Print the true limit beside the one under gradient independence."""
-    p = load(args.file, parse(args.set))
-    x = None if args.x is None else arrays.read(args.x, p)
+    p = load(args.file, parse(args.set), args.x)
+    x = None if args.x is None else arrays.inputs(args.x, p)
 
     from netsor.compilers.limit import limit as true_limit
 
@@ -64,20 +65,22 @@ def limit(args: argparse.Namespace) -> int:
 
 def train(args: argparse.Namespace) -> int:
     """Print the losses of the limit of training, step by step, and those of finite widths beside it."""
-    p = load(args.file, parse(args.set))
+    p = load(args.file, parse(args.set), args.x)
     if args.plot is not None:
         outputs.writable(args.plot, args.force)
-    x, y = arrays.read(args.x, p), arrays.read(args.y, p)
-    test = None if args.test is None else arrays.read(args.test, p)
+    x, y = arrays.inputs(args.x, p), arrays.read(args.y, as_program("train", p))
+    test = None if args.test is None else arrays.inputs(args.test, p)
 
     from netsor.passes.train import train as trained
 
-    q = trained(p, x, y, args.steps, args.lr, loss=args.loss, reduction=args.reduction, test_inputs=test)
+    q = trained(
+        p, x, y, args.steps, args.lr, loss=args.loss, reduction=args.reduction, test_inputs=test, kernels=args.kernels
+    )  # fmt: skip
 
     from netsor.compilers.limit import limit as true_limit
     from netsor.compilers.predict.curves import curves
 
-    found = curves(true_limit(q), args.widths, args.seeds)
+    found = curves(true_limit(q, samples=args.samples, memory=args.memory), args.widths, args.seeds)
     print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if args.json else found)
     if args.plot is not None:
         _draw(found, args.plot)

@@ -36,7 +36,7 @@ def backprop(p: Program, output: str | None = None) -> Program:
     >>> [str(gradient.of) for gradient in ns.backprop(ns.programs.mlp()).gradients]
     ['h2', 'b2', 'h1', 'b1']
     """
-    twin: Program = as_program("ns.backprop", p, parameters=True).copy()
+    twin: Program = as_program("ns.backprop", p, parameters=True, abstract=True).copy()
     add_backward(twin, output)
     return twin
 

@@ -94,7 +94,7 @@ def empty(shape: torch.Size, like: Tensor) -> Tensor:
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     """x·y, a tensor of its own."""
-    if current_trace() is not None or not covers(x, y):
+    if current_trace() is not None or not isinstance(x, Tensor) or not covers(x, y):
         return x * y
     return torch.mul(x, y, out=empty(x.shape, x))
 

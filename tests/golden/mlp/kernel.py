@@ -33,7 +33,9 @@ def each(data):
     """The quantities of every input alone: tensors [n, ...]."""
     K_x = rt.gram("nd,nd->n", data['x'], data['x'])
     K_h1_b1 = K_x + 1
-    K_x1 = rt.E11(relu, relu, K_h1_b1)  # x1 := relu(h1 + b1)
+    del K_x
+    # x1 := relu(h1 + b1)
+    K_x1 = rt.E11(relu, relu, K_h1_b1)
     K_h2_b2 = K_x1 + 1
     return rt.Each(data, K_h1_b1=K_h1_b1, K_h2_b2=K_h2_b2)
 
@@ -46,26 +48,35 @@ def pairs(a, b, get):
     K_x = rt.gram("nmd,nmd->nm", a.data['x'], b.data['x'])
     K_h1_b1 = rt.add(K_x, 1)
     del K_x
-    K_x1 = rt.E2(relu, relu, a.K_h1_b1, b.K_h1_b1, K_h1_b1, same=True)  # x1 := relu(h1 + b1)
+    # x1 := relu(h1 + b1)
+    K_x1 = rt.E2(relu, relu, a.K_h1_b1, b.K_h1_b1, K_h1_b1, same=True)
     if 'ntk' in get:
-        T_x1 = rt.times(rt.E2(step, step, a.K_h1_b1, b.K_h1_b1, K_h1_b1, same=True), K_h1_b1)  # x1 := relu(h1 + b1)
+        # x1 := relu(h1 + b1)
+        T_x1 = rt.E2(step, step, a.K_h1_b1, b.K_h1_b1, K_h1_b1, same=True)
+        T_x1 = rt.times(T_x1, K_h1_b1)
     del K_h1_b1
     K_h2_b2 = rt.add(K_x1, 1)
     if 'ntk' in get:
-        T_h2 = rt.add(K_x1, T_x1)  # h2 := W2 @ x1
-    del K_x1
-    if 'ntk' in get:
+        # h2 := W2 @ x1
+        T_h2 = rt.add(K_x1, T_x1)
         del T_x1
-    K_x2 = rt.E2(relu, relu, a.K_h2_b2, b.K_h2_b2, K_h2_b2, same=True)  # x2 := relu(h2 + b2)
+    del K_x1
+    # x2 := relu(h2 + b2)
+    K_x2 = rt.E2(relu, relu, a.K_h2_b2, b.K_h2_b2, K_h2_b2, same=True)
     if 'ntk' in get:
-        T_x2 = rt.times(rt.E2(step, step, a.K_h2_b2, b.K_h2_b2, K_h2_b2, same=True), rt.add(T_h2, 1))  # x2 := relu(h2 + b2)
-    del K_h2_b2
-    if 'ntk' in get:
+        # x2 := relu(h2 + b2)
+        T_x2 = rt.E2(step, step, a.K_h2_b2, b.K_h2_b2, K_h2_b2, same=True)
+        T_x2_2 = rt.add(T_h2, 1)
         del T_h2
+        T_x2 = rt.times(T_x2, T_x2_2)
+        del T_x2_2
+    del K_h2_b2
     if 'nngp' in get:
         out['nngp'] = rt.shaped(K_x2, a, b)
     if 'ntk' in get:
-        out['ntk'] = rt.shaped(rt.add(K_x2, T_x2), a, b)
+        ntk_ = rt.add(K_x2, T_x2)
+        del T_x2
+        out['ntk'] = rt.shaped(ntk_, a, b)
     return out
 
 

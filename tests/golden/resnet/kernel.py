@@ -35,16 +35,29 @@ GET = ('nngp', 'ntk')
 def each(data):
     """The quantities of every input alone: tensors [n, ...]."""
     K_x = rt.gram("nd,nd->n", data['x'], data['x'])
-    K_relu_h1 = rt.E11(relu, relu, K_x)  # x1 := relu(h1) + x0
-    K_x1 = K_x + K_relu_h1  # x1 := relu(h1) + x0
-    M_relu_h2 = rt.E1(relu, K_x1)  # x2 := relu(h2) + x1
-    M_relu_h1 = rt.E1(relu, K_x)  # x1 := relu(h1) + x0
-    K_relu_h2 = rt.E11(relu, relu, K_x1)  # x2 := relu(h2) + x1
-    K_x1__relu_h2 = M_relu_h1 * M_relu_h2  # x2 := relu(h2) + x1
-    K_x2 = K_x1 + 2 * K_x1__relu_h2 + K_relu_h2  # x2 := relu(h2) + x1
-    M_relu_h3 = rt.E1(relu, K_x2)  # x3 := relu(h3) + x2
-    M_x2 = M_relu_h1 + M_relu_h2  # x2 := relu(h2) + x1
-    return rt.Each(data, K_x=K_x, K_x1=K_x1, M_relu_h2=M_relu_h2, M_relu_h1=M_relu_h1, K_x2=K_x2, M_relu_h3=M_relu_h3, M_x2=M_x2)
+    # x1 := relu(h1) + x0
+    K_relu_h1 = rt.E11(relu, relu, K_x)
+    K_x1 = K_x + K_relu_h1
+    del K_relu_h1
+    # x2 := relu(h2) + x1
+    M_relu_h2 = rt.E1(relu, K_x1)
+    # x1 := relu(h1) + x0
+    M_relu_h1 = rt.E1(relu, K_x)
+    # x2 := relu(h2) + x1
+    K_relu_h2 = rt.E11(relu, relu, K_x1)
+    K_x1__relu_h2 = M_relu_h1 * M_relu_h2
+    K_x2 = 2 * K_x1__relu_h2
+    del K_x1__relu_h2
+    K_x2 = K_x1 + K_x2
+    K_x2 = K_x2 + K_relu_h2
+    del K_relu_h2
+    # x3 := relu(h3) + x2
+    M_relu_h3 = rt.E1(relu, K_x2)
+    # x2 := relu(h2) + x1
+    M_x2 = M_relu_h1 + M_relu_h2
+    return rt.Each(
+        data, K_x=K_x, K_x1=K_x1, M_relu_h2=M_relu_h2, M_relu_h1=M_relu_h1, K_x2=K_x2, M_relu_h3=M_relu_h3, M_x2=M_x2,
+    )
 
 
 def pairs(a, b, get):
@@ -53,41 +66,70 @@ def pairs(a, b, get):
     if get.isdisjoint(('nngp', 'ntk')):
         return out
     K_x = rt.gram("nmd,nmd->nm", a.data['x'], b.data['x'])
-    K_relu_h1 = rt.E2(relu, relu, a.K_x, b.K_x, K_x, same=True)  # x1 := relu(h1) + x0
+    # x1 := relu(h1) + x0
+    K_relu_h1 = rt.E2(relu, relu, a.K_x, b.K_x, K_x, same=True)
     if 'ntk' in get:
-        T_relu_h1 = rt.times(rt.E2(step, step, a.K_x, b.K_x, K_x, same=True), 2, K_x)  # x1 := relu(h1) + x0
-    K_x1 = rt.add(K_x, K_relu_h1)  # x1 := relu(h1) + x0
+        # x1 := relu(h1) + x0
+        T_relu_h1 = rt.E2(step, step, a.K_x, b.K_x, K_x, same=True)
+        T_relu_h1 = rt.times(T_relu_h1, 2)
+        T_relu_h1 = rt.times(T_relu_h1, K_x)
+    # x1 := relu(h1) + x0
+    K_x1 = rt.add(K_x, K_relu_h1)
     del K_relu_h1
     if 'ntk' in get:
-        T_x1 = rt.add(K_x, T_relu_h1)  # x1 := relu(h1) + x0
-    del K_x
-    if 'ntk' in get:
+        # x1 := relu(h1) + x0
+        T_x1 = rt.add(K_x, T_relu_h1)
         del T_relu_h1
-    K_relu_h2 = rt.E2(relu, relu, a.K_x1, b.K_x1, K_x1, same=True)  # x2 := relu(h2) + x1
+    del K_x
+    # x2 := relu(h2) + x1
+    K_relu_h2 = rt.E2(relu, relu, a.K_x1, b.K_x1, K_x1, same=True)
     if 'ntk' in get:
-        T_h2 = rt.add(K_x1, T_x1)  # h2 := W2 @ x1
-        T_relu_h2 = rt.times(rt.E2(step, step, a.K_x1, b.K_x1, K_x1, same=True), T_h2)  # x2 := relu(h2) + x1
+        # h2 := W2 @ x1
+        T_h2 = rt.add(K_x1, T_x1)
+        # x2 := relu(h2) + x1
+        T_relu_h2 = rt.E2(step, step, a.K_x1, b.K_x1, K_x1, same=True)
+        T_relu_h2 = rt.times(T_relu_h2, T_h2)
         del T_h2
-    K_x2 = rt.axpby(1, rt.axpby(1, rt.add(K_x1, a.M_relu_h2 * b.M_relu_h1), 1, a.M_relu_h1 * b.M_relu_h2), 1, K_relu_h2)  # x2 := relu(h2) + x1
-    del K_relu_h2, K_x1
-    K_relu_h3 = rt.E2(relu, relu, a.K_x2, b.K_x2, K_x2, same=True)  # x3 := relu(h3) + x2
+    # x2 := relu(h2) + x1
+    K_x2 = a.M_relu_h2 * b.M_relu_h1
+    K_x2 = rt.add(K_x1, K_x2)
+    del K_x1
+    K_x2_2 = a.M_relu_h1 * b.M_relu_h2
+    K_x2 = rt.axpby(1, K_x2, 1, K_x2_2)
+    del K_x2_2
+    K_x2 = rt.axpby(1, K_x2, 1, K_relu_h2)
+    del K_relu_h2
+    # x3 := relu(h3) + x2
+    K_relu_h3 = rt.E2(relu, relu, a.K_x2, b.K_x2, K_x2, same=True)
     if 'ntk' in get:
-        T_x2 = rt.add(T_x1, T_relu_h2)  # x2 := relu(h2) + x1
-        del T_relu_h2, T_x1
-    K_x3 = rt.axpby(1, rt.axpby(1, rt.add(K_x2, a.M_relu_h3 * b.M_x2), 1, a.M_x2 * b.M_relu_h3), 1, K_relu_h3)  # x3 := relu(h3) + x2
+        # x2 := relu(h2) + x1
+        T_x2 = rt.add(T_x1, T_relu_h2)
+        del T_x1, T_relu_h2
+    # x3 := relu(h3) + x2
+    K_x3 = a.M_relu_h3 * b.M_x2
+    K_x3 = rt.add(K_x2, K_x3)
+    K_x3_2 = a.M_x2 * b.M_relu_h3
+    K_x3 = rt.axpby(1, K_x3, 1, K_x3_2)
+    del K_x3_2
+    K_x3 = rt.axpby(1, K_x3, 1, K_relu_h3)
     del K_relu_h3
     if 'ntk' in get:
-        T_h3 = rt.add(K_x2, T_x2)  # h3 := W3 @ x2
-        T_relu_h3 = rt.times(rt.E2(step, step, a.K_x2, b.K_x2, K_x2, same=True), T_h3)  # x3 := relu(h3) + x2
+        # h3 := W3 @ x2
+        T_h3 = rt.add(K_x2, T_x2)
+        # x3 := relu(h3) + x2
+        T_relu_h3 = rt.E2(step, step, a.K_x2, b.K_x2, K_x2, same=True)
+        T_relu_h3 = rt.times(T_relu_h3, T_h3)
+        del T_h3
     del K_x2
     if 'ntk' in get:
-        del T_h3
-        T_x3 = rt.add(T_x2, T_relu_h3)  # x3 := relu(h3) + x2
-        del T_relu_h3, T_x2
+        T_x3 = rt.add(T_x2, T_relu_h3)
+        del T_x2, T_relu_h3
     if 'nngp' in get:
         out['nngp'] = rt.shaped(K_x3, a, b)
     if 'ntk' in get:
-        out['ntk'] = rt.shaped(rt.add(K_x3, T_x3), a, b)
+        ntk_ = rt.add(K_x3, T_x3)
+        del T_x3
+        out['ntk'] = rt.shaped(ntk_, a, b)
     return out
 
 

@@ -1,0 +1,1 @@
+"""Recursion → plan: every decision about what is computed, in which order and in whose memory."""

@@ -1,0 +1,127 @@
+"""Expectations of the recursion → statements: which rule takes them, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import sympy as sp
+
+from netsor import ir
+from netsor.compilers.derive.entries.values import Access, Expect1, Expect2, ExpectJ, Num, Radial, Sym, Value
+from netsor.compilers.lowering.build.scope import NOTHING, Scope
+from netsor.compilers.lowering.plan import arrays
+from netsor.compilers.lowering.plan import operations as do
+from netsor.compilers.lowering.plan.operands import Layout, Operand
+from netsor.functions import Head
+
+Emit = Callable[[Scope, Value, Sequence[Sym]], Operand]
+Z = sp.Symbol("z", real=True)
+
+
+def one_variable(scope: Scope, v: Expect1, order: Sequence[Sym], emit: Emit) -> Operand:
+    """E f(u), as E g(u)h(u) where f is a product whose factors have closed forms."""
+    if v.params:
+        f = v.f.xreplace({Z: sp.Symbol("z0", real=True)})
+        return joint(scope, ExpectJ(f, (v.k,), (v.mean,), v.params), order, emit)
+    k = emit(scope, v.k, order)
+    mean = None if v.mean is None else emit(scope, v.mean, order)
+    functions = _two_factors(v.f) or (v.f,)
+    return scope.code.make(do.Expect1, scope.broadcast(k, mean), functions, k, mean)
+
+
+def two_variables(scope: Scope, v: Expect2, order: Sequence[Sym], emit: Emit) -> Operand:
+    """E f(u)g(v)."""
+    covariances = tuple(emit(scope, x, order) for x in (v.k11, v.k22, v.k12))
+    means = tuple(None if m is None else emit(scope, m, order) for m in (v.m1, v.m2))
+    layout = scope.broadcast(*covariances, *means)
+    return scope.code.make(do.Expect2, layout, v.f, v.g, covariances, means, _is_one_variable(v), v in scope.sloped)
+
+
+def joint(scope: Scope, v: ExpectJ, order: Sequence[Sym], emit: Emit) -> Operand:
+    """E F(u₀, u₁, …) by quadrature."""
+    variables = tuple(sp.Symbol(f"z{i}", real=True) for i in range(len(v.means)))
+    table = (*variables, *(ir.param(i) for i in range(len(v.params))))
+    covariances = tuple(emit(scope, c, order) for c in v.cov)
+    means = tuple(None if m is None else emit(scope, m, order) for m in v.means)
+    params = tuple(emit(scope, c, order) for c in v.params)
+    layout = scope.broadcast(*covariances, *means, *params)
+    return scope.code.make(do.ExpectJ, layout, v.f, table, covariances, means, _joint_kinks(v.f), params)
+
+
+def radial(scope: Scope, v: Radial, order: Sequence[Sym], emit: Emit) -> Operand:
+    """Matrices over the batches stand in the last dimensions; the result's are moved into place."""
+    one, two = v.sides
+    kept = scope.kept(order)
+    outer = [s for s in kept if s not in one.out and s not in two.out]
+    matrices = [_square(scope, one.covariance, outer, one.rows, one.cols, emit)]
+    if not v.within:
+        matrices.append(_square(scope, two.covariance, outer, two.rows, two.cols, emit))
+        matrices.append(_square(scope, v.cross, outer, one.rows, two.rows, emit))
+    theta = None
+    if v.theta is not None and not v.within:
+        theta = _square(scope, v.theta, outer, one.rows, two.rows, emit)
+    own = scope.broadcast(*matrices, theta)
+    of = NOTHING if own is None else own.of
+    axes = () if own is None else own.axes[: len(outer)]
+    power, eps = (one.power, two.power), (one.eps, two.eps)
+    layout = Layout(scope.leads, (*axes, *one.out, *two.out), of)
+    found = scope.code.make(do.Radial, layout, (one.f, two.f), power, eps, tuple(matrices), theta)
+    sizes = tuple(scope.extent(q) for q in (*one.out, *two.out))
+    places = tuple(kept.index(q) for q in (*one.out, *two.out))
+    free = tuple(i for i in range(len(kept)) if kept[i] in outer)
+    whole = dict(zip(outer, axes, strict=True))
+    layout = Layout(scope.leads, tuple(whole.get(s, s) for s in kept), of)
+    return scope.code.make(do.Placed, layout, found, free, sizes, places)
+
+
+def _square(
+    scope: Scope, v: Value, outer: list[Sym], rows: tuple[Sym, ...], cols: tuple[Sym, ...], emit: Emit
+) -> Operand:
+    x = emit(scope, v, [*outer, *rows, *cols])
+    own = scope.layout(x)
+    if isinstance(v, Num):
+        own = Layout(scope.leads, (None,) * (len(outer) + len(rows) + len(cols)), NOTHING)
+        x = scope.code.make(arrays.Full, own, x)
+    sizes = (tuple(scope.extent(s) for s in side) for side in (rows, cols))
+    front = () if own is None else own.axes[: len(outer)]
+    of = NOTHING if own is None else own.of
+    return scope.code.make(do.Square, Layout(scope.leads, (*front, *rows, *cols), of), x, *sizes)
+
+
+def _joint_kinks(f: sp.Expr) -> tuple[int, ...] | None:
+    """The variables at whose zeros F has its kinks; None when a kink lies anywhere else."""
+    kinked: set[str] = set()
+    for h in f.atoms(Head):
+        if not h.spec.kinks:
+            continue
+        factors = [x.as_base_exp()[0] for a in h.args for x in sp.Mul.make_args(a) if not x.is_number]
+        if any(k != 0 for k in h.spec.kinks) or not all(x.is_Symbol and x.name[0] == "z" for x in factors):
+            return None
+        kinked |= {x.name for x in factors}
+    return tuple(sorted(int(n[1:]) for n in kinked))
+
+
+def _two_factors(f: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
+    """f = g·h with functions that are not powers of z, so that the diagonal rule keeps their closed forms."""
+    factors: list[sp.Expr] = []
+    for x in sp.Mul.make_args(f):
+        base, exponent = x.as_base_exp()
+        if exponent.is_Integer and exponent == 2 and not base.is_Symbol:
+            factors += [base, base]
+        elif x.is_number:
+            return None
+        else:
+            factors.append(x)
+    return (factors[0], factors[1]) if len(factors) == 2 else None
+
+
+def _is_one_variable(v: Expect2) -> bool:
+    """Are u and v one variable of two inputs, at indices of their own or at the same ones?"""
+    a, b, c = v.k11, v.k22, v.k12
+    if not (isinstance(a, Access) and isinstance(b, Access) and isinstance(c, Access)) or v.m1 or v.m2:
+        return False
+    nodes = {r.node for r in (*a.entry.refs, *c.entry.refs)}
+    if a.entry is not b.entry or a.entry.space != "input" or c.entry.space != "pair" or len(nodes) != 1:
+        return False
+    plain = all(isinstance(i, Sym) for i in c.idx) and a.entry.kind == c.entry.kind == "K"
+    return plain and (c.idx == a.idx + b.idx or c.idx == a.idx == b.idx)

@@ -1,0 +1,1 @@
+"""A plan as the text of a torch module."""

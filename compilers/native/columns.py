@@ -1,0 +1,84 @@
+"""Quantities of one input that pairs read: functions of what `each` has made, evaluated by torch for a whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.expectation.blocks import fast
+from netsor.compilers.expectation.functions import Fn
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The quantity at a place among those that `each` keeps."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class InverseRoot:
+    """1/√(k + noise), and 0 where it is infinite."""
+
+    k: Column
+    noise: float
+
+
+@dataclass(frozen=True)
+class Root:
+    """√(k/2π)."""
+
+    k: Column
+
+
+@dataclass(frozen=True)
+class Own:
+    """E f(u)g(u), u ~ N(0, k)."""
+
+    f: Fn
+    g: Fn
+    k: Column
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An operation of columns and numbers."""
+
+    op: str
+    args: tuple[Column | float, ...]
+
+
+Column = Kept | InverseRoot | Root | Own | Computed
+
+
+def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
+    """The column `[n]`."""
+    match column:
+        case Kept():
+            return kept[column.place]
+        case InverseRoot():
+            return fast.inverse_root(evaluate(column.k, kept), column.noise)
+        case Root():
+            return fast.root(evaluate(column.k, kept))
+        case Own():
+            return fast.E11(column.f, column.g, evaluate(column.k, kept))
+        case Computed():
+            return _computed(column, kept)
+        case _:
+            assert_never(column)
+
+
+def _computed(column: Computed, kept: Sequence[Tensor]) -> Tensor:
+    like = kept[0]
+    args = [evaluate(x, kept) if not isinstance(x, float) else like.new_tensor(x) for x in column.args]
+    return OPERATIONS[column.op](*args)
+
+
+OPERATIONS: dict[str, Callable[..., Tensor]] = {
+    "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "neg": torch.neg, "abs": torch.abs,
+    "sqrt": torch.sqrt, "positive": lambda x: x.clamp(min=0), "where": lambda x, a, b: torch.where(x >= 0, a, b),
+}  # fmt: skip

@@ -1,0 +1,129 @@
+"""E f(u)g(v) of a pair of inputs as instructions: a formula of few operations, or Mehler's series.
+
+The formulas are those of compiled blocks (`expectation.blocks.fused`), run on values that are printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.expectation.blocks import formulas
+from netsor.compilers.expectation.blocks.fused import Geometry, TracedBlock
+from netsor.compilers.expectation.functions import Fn
+from netsor.compilers.expectation.terms import Delta, Term
+from netsor.compilers.native.body import Argument, Body, Ref, Side, Value
+from netsor.compilers.native.columns import Column, InverseRoot, Own, Root
+from netsor.names import shown
+
+TWIN = 8  # a covariance within so many roundings of the variance of both is that of one variable
+
+
+class Missing(Exception):
+    """What has no instruction, in words; `name` is the entry whose statement it is."""
+
+    def __init__(self, reason: str, name: str = "") -> None:
+        super().__init__(f"{shown(name)}: {reason}" if name else reason)
+        self.reason, self.name = reason, name
+
+
+@dataclass(frozen=True)
+class Series:
+    """Σ a_k b_k r^k: a of f and the first input's variance, b of g and the second's."""
+
+    f: Fn
+    g: Fn
+    k11: Column
+    k22: Column
+
+
+class Expectations:
+    """The expectations of one body: of two inputs, or, `own`, of one input twice. `series` are shared by both."""
+
+    def __init__(self, body: Body, own: bool, series: dict[Series, int]) -> None:
+        self.body, self.own, self.series = body, own, series
+        self.formulas = 0  # expectations that are none
+
+    def value(self, f: Fn, g: Fn, k11: Value, k22: Value, k12: Value, same: bool) -> Value:
+        """E f(u)g(v); `same`: u and v are one variable of two inputs."""
+        if not isinstance(k11.arg, Side) or not isinstance(k22.arg, Side):
+            raise Missing("an expectation whose variances are not those of one input each")
+        alike = self.own and k11.arg.column == k22.arg.column
+        own = Value(self.body, Side(1, Own(f, g, k11.arg.column)), k12.dtype) if alike else None
+        if own is not None and same:
+            return own
+        if not isinstance(k12.arg, Ref):
+            k12 = Value(self.body, self.body.add("same", k12.arg), k12.dtype)
+        found, size = self._general(f, g, k11, k22, k12)
+        if own is not None:  # where the covariance is the variance
+            room = k11 * (TWIN * torch.finfo(k12.dtype).eps) - (k12 - k11).abs()
+            found, size = room.chosen(own, found), room.chosen(0.0, size)
+        assert isinstance(size.arg, Ref)
+        self.body.sizes.append(size.arg)
+        return found
+
+    def _general(self, f: Fn, g: Fn, k11: Value, k22: Value, k12: Value) -> tuple[Value, Value]:
+        """The expectation and |r|."""
+        rule = formulas.rule(f, g)
+        block = Block(k11, k22, self._staged(k12), (0.0, 0.0) if rule is None else rule[1])
+        geometry: Any = block.geometry
+        if rule is not None:
+            self.formulas += 1
+            out: Any = rule[0](block)
+            return out, geometry.size
+        refuse(f, g)
+        series = Series(f, g, _side(k11).column, _side(k22).column)
+        which = self.series.setdefault(series, len(self.series))
+        made = self.body.add("series", geometry.r.arg, which=which, later=True)
+        return Value(self.body, made, k12.dtype), geometry.size
+
+    def _staged(self, k12: Value) -> Value:
+        """The covariance in a stage of its own, when an expectation of this one has gone into it."""
+        assert isinstance(k12.arg, Ref)
+        if not self._contains_root(k12.arg):
+            return k12
+        return Value(self.body, self.body.add("same", k12.arg, later=True), k12.dtype)
+
+    def _contains_root(self, ref: Argument) -> bool:
+        if not isinstance(ref, Ref):
+            return False
+        made, stage = self.body.code[ref.number], self.body.stages[ref.number]
+        inside = (x for x in made.args if isinstance(x, Ref) and self.body.stages[x.number] == stage)
+        return made.op == "sqrt" or any(self._contains_root(x) for x in inside)
+
+
+class Block(TracedBlock):
+    """A pair as the formulas want it: values in the place of tensors."""
+
+    def __init__(self, k11: Any, k22: Any, k12: Any, noise: tuple[float, float]) -> None:
+        self.k11, self.k22, self.k12, self.noise = k11, k22, k12, noise
+        self.geometry = Geometry(k12, self._column(k11, noise[0]), self._column(k22, noise[1]))
+
+    def _column(self, k: Any, noise: float | None) -> Any:
+        """1/√(k + noise), or √(k/2π) without one."""
+        side = _side(k)
+        column = Root(side.column) if noise is None else InverseRoot(side.column, noise)
+        return Value(k.body, Side(side.copy, column), k.dtype)
+
+    def relu(self) -> Tensor:
+        return self.geometry.relu(self._column(self.k11, None), self._column(self.k22, None))
+
+
+def _side(k: Value) -> Side:
+    assert isinstance(k.arg, Side)
+    return k.arg
+
+
+def refuse(f: Fn, g: Fn) -> None:
+    """Missing when Mehler's series of f and g does not converge fast, or at all."""
+    if any(isinstance(t, Delta) for h in (f, g) for _, t in h.terms):
+        raise Missing(f"an expectation of a distribution ({f.name}, {g.name})")
+    if not (is_polynomial(f) or is_polynomial(g)) and (f.kinks or g.kinks):
+        raise Missing(f"an expectation of {f.name} and {g.name}, which have kinks and no formula")
+
+
+def is_polynomial(f: Fn) -> bool:
+    return all(isinstance(t, Term) and not (t.linear or t.quadratic or t.gate) for _, t in f.terms)

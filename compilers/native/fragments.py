@@ -1,0 +1,122 @@
+"""The C text that all kernels share: types, Mehler's series, and the walk over the tiles of a block."""
+
+from __future__ import annotations
+
+ROWS, COLS = 4, 128  # inputs of the sides of a tile of pairs, whose numbers stay in the fastest cache
+
+
+def horner() -> str:
+    """`horner`: ROWS × two vectors at once, so that every coefficient that is read serves several pairs."""
+    both = [(r, v) for r in range(ROWS) for v in range(2)]
+    lines = [
+        "static void horner(const Series *s, const T (*a)[ROWS], long last, const T *b, T (*x)[COLS], T (*y)[COLS])",
+        "{",
+    ]
+    lines += [f"  V x{r}{v} = ((const V *)x[{r}])[{v}], q{r}{v} = x{r}{v}, y{r}{v} = x{r}{v} * 0;" for r, v in both]
+    lines += ["  if (s->step == 2) {", *(f"    q{r}{v} *= x{r}{v};" for r, v in both), "  }"]
+    lines += ["  for (long k = last; k >= 0; --k) {", "    const V *p = (const V *)(b + k * s->ldb);"]
+    lines += [f"    y{r}{v} = y{r}{v} * q{r}{v} + a[k][{r}] * p[{v}];" for r, v in both]
+    lines += ["  }", "  if (s->first) {", *(f"    y{r}{v} *= x{r}{v};" for r, v in both), "  }"]
+    lines += [f"  ((V *)y[{r}])[{v}] = y{r}{v};" for r, v in both]
+    return "\n".join([*lines, "}", ""])
+
+
+HEAD = """\
+#if defined(__clang__)
+#define IVDEP _Pragma("clang loop vectorize(enable)")
+#else
+#define IVDEP _Pragma("GCC ivdep")
+#endif
+#define LANES (64 / (long)sizeof(T))"""
+
+TYPES_OF_BLOCKS = """\
+typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+typedef struct {
+  const T *a, *b;
+  long lda, ldb, count, first, step;
+  const double *tails;
+  double reach;
+  long beyond;
+} Series;
+typedef struct {
+  const T *const *gram;
+  const long *ldg;
+  const T *one, *two;
+  long ld1, ld2;
+  Series *series;
+  T *const *out;
+  long ldo;
+  unsigned char *near;
+  long rows, cols, diagonal, upper;
+  double bound;
+} Block;
+"""
+
+MEHLER = """\
+/* y = sum over k of a_k b_k x^k, k = first, first + step, ...; pairs with |x| > reach are marked in near */
+static void mehler(Series *s, long i, long rows, long j0, long cols, T (*x)[COLS], T (*y)[COLS], T (*near)[COLS])
+{
+  T lanes[LANES], largest = 0, reach = s->reach, a[DEGREE][ROWS];
+  double power, ratio;
+  long last, beyond = 0, whole = (cols + 2 * LANES - 1) / (2 * LANES) * (2 * LANES);
+  for (long r = 0; r < ROWS; ++r)
+    for (long j = r < rows ? cols : 0; j < whole; ++j) x[r][j] = 0;
+  for (long l = 0; l < LANES; ++l) lanes[l] = 0;
+  for (long r = 0; r < rows; ++r)
+    for (long j = 0; j < whole; j += LANES)
+      for (long l = 0; l < LANES; ++l) {
+        T size = ABS(x[r][j + l]);
+        size = size > reach ? 0 : size;
+        lanes[l] = size > lanes[l] ? size : lanes[l];
+      }
+  for (long l = 0; l < LANES; ++l) largest = lanes[l] > largest ? lanes[l] : largest;
+  for (long r = 0; r < rows; ++r) {
+    IVDEP
+    for (long j = 0; j < cols; ++j) {
+      beyond += ABS(x[r][j]) > reach;
+      near[r][j] = ABS(x[r][j]) > reach ? (T)2 : near[r][j];
+    }
+  }
+  if (beyond) __atomic_fetch_add(&s->beyond, beyond, __ATOMIC_RELAXED);
+  ratio = s->step == 2 ? (double)largest * largest : largest;
+  power = s->first ? (double)largest * largest : largest;
+  for (last = 0; last < s->count - 1 && power * s->tails[last] > 1; ++last) power *= ratio;
+  for (long k = 0; k <= last; ++k)
+    for (long r = 0; r < ROWS; ++r) a[k][r] = s->a[k * s->lda + i + (r < rows ? r : 0)];
+  for (long j = 0; j < whole; j += 2 * LANES)
+    horner(s, a, last, s->b + j0 + j, (T (*)[COLS])(x[0] + j), (T (*)[COLS])(y[0] + j));
+}
+"""
+
+BLOCK = """\
+/* rows i0 ... i1 - 1 of a block; the number of pairs that are near */
+long block(const Block *b, long i0, long i1)
+{
+  long found = 0;
+  T size[ROWS][COLS], one[ROWS][COLS];
+  for (long i = i0; i < i1; i += ROWS) {
+    long rows = i1 - i < ROWS ? i1 - i : ROWS;
+    for (long j = 0; j < b->cols; j += COLS) {
+      long cols = b->cols - j < COLS ? b->cols - j : COLS;
+      if (b->upper && j + cols <= i) {
+        for (long r = 0; r < rows; ++r)
+          for (long k = 0; k < cols; ++k) b->near[(i + r) * b->cols + j + k] = 0;
+        continue;
+      }
+      two(b, i, rows, j, cols, size);
+      for (long r = 0; b->diagonal >= 0 && r < rows; ++r) {
+        long me = i + r + b->diagonal - j;
+        if (me < 0 || me >= cols) continue;
+        own(b, i + r, 1, j + me, 1, one);
+        size[r][me] = one[0][0];
+      }
+      for (long r = 0; r < rows; ++r) {
+        unsigned char *mark = b->near + (i + r) * b->cols + j;
+        for (long k = 0; k < cols; ++k) mark[k] = size[r][k] > (T)b->bound;
+        for (long k = 0; k < cols; ++k) found += mark[k];
+      }
+    }
+  }
+  return found;
+}
+"""

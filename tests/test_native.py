@@ -1,0 +1,267 @@
+"""`backend="native"`: a C function agrees with torch, says what it does not cover, and is compiled once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import netsor as ns
+from netsor.compilers.native import choice, compiler
+from netsor.programs import cnn, mlp, resnet, rnn, transformer
+
+if compiler.current() is None:
+    pytest.skip("no C compiler works here ($CC, cc, gcc, clang)", allow_module_level=True)
+
+DTYPES = (torch.float32, torch.float64)
+BOUND = {torch.float32: 1e-5, torch.float64: 1e-12}  # relative to the largest entry
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of the tests' own."""
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture(scope="module")
+def inputs() -> torch.Tensor:
+    """Rows with a duplicate, a near-duplicate, an opposite one, a row of zeros, and rows of other sizes."""
+    x = torch.as_tensor(np.random.default_rng(3).standard_normal((140, 5)))
+    x[7], x[8], x[9], x[10] = x[3], x[3] + 1e-6 * x[4], -x[3], 0
+    x[11], x[12] = 1e3 * x[2], 1e-3 * x[1]
+    return x
+
+
+def agree(p: Any, x: torch.Tensor, two: torch.Tensor | None = None, get: Any = ("nngp", "ntk")) -> None:
+    """Native in both dtypes against torch in float64."""
+    want = ns.compile(p, backend="torch")(x, two, get=get)
+    for dtype in DTYPES:
+        got = ns.compile(p, backend="native")(x.to(dtype), None if two is None else two.to(dtype), get=get)
+        for name, exact in want.items():
+            value = dict(got.items())[name]
+            assert value.dtype == dtype and value.shape == exact.shape
+            scale = (exact.diagonal() if two is None else exact).abs().max()
+            assert float((value - exact).abs().max() / scale) <= BOUND[dtype], (name, dtype)
+            if two is None:
+                assert torch.equal(value, value.T)
+
+
+PHIS = ["relu", "abs", "leaky_relu", "erf", "gelu", "tanh", "sigmoid", "silu", "softplus", "sin", "cos", "identity"]
+
+
+@pytest.mark.parametrize("phi", PHIS)
+def test_functions(inputs: torch.Tensor, phi: str) -> None:
+    """ρ = ±1, zero rows, repeated rows and rows of other sizes, in the symmetric and in a rectangular call."""
+    smooth = phi in ("tanh", "sigmoid", "silu", "softplus", "sin", "cos")
+    x = inputs[:40].clone()
+    x[11] *= 1e-2 if smooth else 1.0
+    agree(mlp(depth=3, phi=phi, var_b=0.0 if phi == "abs" else 0.3), x)
+    agree(mlp(depth=2, phi=phi), x, x.flip(0)[:9].clone())
+
+
+@pytest.mark.parametrize("phi", ["step", "sign", "exp"])
+def test_functions_without_tangents(inputs: torch.Tensor, phi: str) -> None:
+    agree(mlp(depth=1 if phi == "exp" else 2, phi=phi, var_w=0.5), inputs[:11], get=("nngp",))
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        resnet(4),
+        resnet(3, phi="erf", var_b=0.2, kind="pre"),
+        resnet(2, phi="tanh"),
+        mlp(3, tied=True),
+        resnet(0),
+        mlp(2, ("relu", "erf")),
+    ],
+    ids=lambda p: p.name,
+)
+def test_programs(inputs: torch.Tensor, p: Any) -> None:
+    agree(p, inputs[:11])
+    agree(p, inputs[13:], inputs[:3])
+    agree(p, inputs[:1])
+    agree(p, inputs[20:21], inputs[4:5])
+
+
+def test_terms(inputs: torch.Tensor) -> None:
+    agree(mlp(2, phi="erf", var_b=0.1), inputs[:11], get=("nngp", "ntk", "terms"))
+    agree(mlp(2), inputs[:11], inputs[5:9], get="terms")
+
+
+def test_two_inputs() -> None:
+    """A product of two branches, each with data of its own."""
+    p = ns.Program("two")
+    n = p.width("n")
+    x, y = p.data("x"), p.data("y")
+    h = p.let("h", ns.relu(p.matrix("A", n, x) @ x) + ns.erf(p.matrix("B", n, y) @ y))
+    p.output(p.readout("v", n), p.let("z", ns.tanh(p.matrix("C", n, n) @ h)))
+    rng = np.random.default_rng(0)
+    given = {"x": torch.as_tensor(rng.standard_normal((9, 3))), "y": torch.as_tensor(rng.standard_normal((9, 4)))}
+    want, got = (ns.compile(p, backend=b)(given) for b in ("torch", "native"))
+    assert torch.allclose(got.ntk, want.ntk, rtol=1e-12) and torch.allclose(got.nngp, want.nngp, rtol=1e-12)
+
+
+def test_blocks(inputs: torch.Tensor) -> None:
+    """Tiles of any size and threads give the same numbers."""
+    p = mlp(2, phi="erf")
+    kernel = ns.compile(p, backend="native")
+    whole = kernel(inputs).ntk
+    for tile in (1, 7, 64, 140):
+        assert torch.allclose(kernel.gram(inputs, tile=tile).ntk, whole, rtol=1e-13, atol=1e-14)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert torch.equal(kernel(inputs).ntk, whole)
+    finally:
+        torch.set_num_threads(threads)
+
+
+# ---------------------------------------------------------------- which backend
+
+
+@pytest.mark.parametrize(
+    ("p", "words"),
+    [
+        (cnn(), "axes"), (rnn(), "axes"), (transformer(), "axes"), (mlp(1, phi="relu", var_b=1.0), None),
+        (mlp(2, phi=ns.function("bent", lambda z: ns.relu(z) * ns.tanh(z))), "kinks and no formula"),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)  # fmt: skip
+def test_what_is_not_covered_is_named(p: Any, words: str | None) -> None:
+    assert ns.compile(p, backend="torch").backend == "torch"
+    if words is None:
+        assert ns.compile(p, backend="native").backend == "native"
+        return
+    kernel = ns.compile(p)
+    assert kernel.backend.startswith("torch (") and words in kernel.backend
+
+
+def test_what_is_not_covered_is_refused() -> None:
+    kernel = ns.compile(cnn(), backend="native")
+    with pytest.raises(ns.UnsupportedError, match=r"NT702 .*no instruction for .*axes"):
+        kernel(torch.ones(2, 4, 4, 3))
+
+
+def test_arguments() -> None:
+    with pytest.raises(ns.InputError, match="NT605 backend is"):
+        ns.compile(mlp(1), backend="cuda")  # type: ignore[arg-type]
+    twin = pickle.loads(pickle.dumps(ns.compile(mlp(1), backend="native")))
+    assert twin.backend == "native" and "native" in repr(twin.backends.asked)
+
+
+def test_automatic(inputs: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small calls are torch's; what pays, or is there already, is compiled."""
+    p = mlp(2, phi="erf", var_b=0.123)
+    kernel = ns.compile(p)
+    kernel(inputs)
+    assert kernel.backend.startswith("torch, and native once")
+    monkeypatch.setattr(choice, "NOTICED", 0.0)
+    monkeypatch.setattr(choice, "PAYS", 0.0)
+    kernel(inputs)
+    assert kernel.backend == "native"
+    monkeypatch.setattr(choice, "PAYS", 1e9)
+    again = ns.compile(mlp(2, phi="erf", var_b=0.123))
+    assert again.backend.startswith("torch, and native once")
+    again(inputs)
+    assert again.backend == "native"  # the library is on disk
+
+
+def test_gradients_are_torchs() -> None:
+    x = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    found = [torch.autograd.grad(ns.compile(mlp(2), backend=b)(x).ntk.sum(), x)[0] for b in ("torch", "native")]
+    assert torch.equal(*found)
+    single = torch.func.vmap(lambda row: ns.compile(mlp(2), backend="native")(row[None]).ntk)(x.detach())
+    assert torch.allclose(single.flatten(), ns.compile(mlp(2))(x.detach()).ntk.diagonal())
+
+
+def test_a_store_has_one_backend(tmp_path: Path, inputs: torch.Tensor) -> None:
+    p = mlp(2, phi="erf")
+    kernel = ns.compile(p)
+    stored = kernel.gram(inputs, store=tmp_path / "k.zarr", tile=64)
+    want = ns.compile(p, backend="torch")(inputs)
+    assert torch.allclose(torch.as_tensor(np.asarray(stored.ntk[:])), want.ntk, rtol=1e-12)
+    ns.compile(p, backend="native").gram(inputs, store=tmp_path / "k.zarr", tile=64)
+    with pytest.raises(ns.NetsorError, match="backend is native there and torch here"):
+        ns.compile(p, backend="torch").gram(inputs, store=tmp_path / "k.zarr", tile=64)
+
+
+# ---------------------------------------------------------------- compiling
+
+
+def test_names_are_no_text(inputs: torch.Tensor) -> None:
+    """A program's names, however they look, stand nowhere in the C text."""
+    p = ns.Program('*/ "; system("x"); /*')
+    n = p.width("n")
+    x = p.data("int")
+    h = p.let("return", p.matrix("#define T", n, x) @ x)
+    p.output(p.readout("void", n), p.let("#error", ns.relu(h)))
+    kernel = ns.compile(p, backend="native")
+    assert torch.allclose(kernel(inputs[:5]).ntk, ns.compile(p, backend="torch")(inputs[:5]).ntk, rtol=1e-12)
+    blocks = kernel.backends.native(("nngp", "ntk"), kernel._recursion)
+    assert not isinstance(blocks, str)
+    text = blocks.library(torch.float64).source
+    assert all(word not in text for word in ("system", "#error", "define T ", "return(", "void("))
+
+
+WORK = """
+import sys, torch, netsor as ns
+from netsor.programs import mlp
+k = ns.compile(mlp(2, phi="erf", var_b=0.456), backend="native")
+print(float(k(torch.eye(3, dtype=torch.float64)).ntk.sum()))
+"""
+
+
+def test_processes_that_compile_at_once(cache: Path) -> None:
+    several = [subprocess.Popen([sys.executable, "-c", WORK], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    found = {process.communicate()[0] for process in several}
+    assert len(found) == 1 and all(process.returncode == 0 for process in several)
+    assert not [path for path in (cache / "netsor" / "native").iterdir() if path.suffix not in (".so", ".json")]
+
+
+def test_a_broken_library_is_made_again(inputs: torch.Tensor) -> None:
+    source = "long block(void) { return 17; }\n"
+    path = compiler.path_of(source)
+    assert path is not None
+    path.write_bytes(b"no library")
+    found, seconds = compiler.library(source)
+    assert found.block() == 17 and seconds > 0
+    assert compiler.library(source)[1] == 0
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert compiler.folder().is_dir() and tmp_path not in compiler.folder().parents
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "open"))
+    (tmp_path / "open" / "netsor" / "native").mkdir(parents=True)
+    (tmp_path / "open" / "netsor" / "native").chmod(0o777)  # anybody could put a library there
+    assert tmp_path not in compiler.folder().parents
+
+
+def test_without_a_compiler(inputs: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(ns.UnsupportedError, match=r"NT702 .*needs a C compiler: 'no-such-compiler', which CC names"):
+        ns.compile(mlp(1), backend="native")
+    kernel = ns.compile(mlp(1))
+    assert kernel.backend.startswith("torch (no C compiler")
+    assert torch.equal(kernel(inputs).ntk, ns.compile(mlp(1), backend="torch")(inputs).ntk)
+
+
+def test_what_the_compiler_refuses_is_said() -> None:
+    with pytest.raises(ns.UnsupportedError, match=r"NT702 .*does not compile"):
+        compiler.library("this is no C\n")
