@@ -264,7 +264,9 @@ def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
     degrees = hermite.DEGREES[: 1 if f.pieces and g.pieces else 2]
     found = None if straight else hermite.series(f, g, on, rho, largest, degrees)
     if found is None or found.reach < largest:
-        whole = hinges.expectation(f, g, on) or tabulated(f, g, on)
+        whole = hinges.expectation(f, g, on)
+        if whole is None and (not (f.kinks or g.kinks) or not apart):  # kinks of all inputs at one place
+            whole = tabulated(f, g, on)
         if whole is not None:
             report("quadrature", whole[1])
             return whole[0]
