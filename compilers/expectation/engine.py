@@ -24,7 +24,7 @@ from netsor.compilers.expectation.quadrature import conditional, hinges, line, l
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.series import hermite
 from netsor.compilers.expectation.series.tabulated import tabulated
-from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term
+from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term, signs
 from netsor.errors import SlowWarning
 
 Mean = Tensor | None
@@ -176,8 +176,8 @@ def pair(f: Fn, g: Fn, on: Gauss) -> Tensor:
     g = g if trusted(g, on.k22, on.m2) else opaque(g)
     (known_f, rest_f), (known_g, rest_g) = split(f), split(g)
     total = torch.zeros_like(on.det)
-    for c1, t1 in known_f:
-        for c2, t2 in known_g:
+    for c1, t1 in signs(known_f):
+        for c2, t2 in signs(known_g):
             total = total + _atoms(c1, t1, c2, t2, on)
     if rest_g is not None:
         total = total + _mixed(known_f, rest_g, on)
@@ -264,7 +264,9 @@ def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
     degrees = hermite.DEGREES[: 1 if f.pieces and g.pieces else 2]
     found = None if straight else hermite.series(f, g, on, rho, largest, degrees)
     if found is None or found.reach < largest:
-        whole = hinges.expectation(f, g, on) or tabulated(f, g, on)
+        whole = hinges.expectation(f, g, on)
+        if whole is None and (not (f.kinks or g.kinks) or not apart):  # kinks of all inputs at one place
+            whole = tabulated(f, g, on)
         if whole is not None:
             report("quadrature", whole[1])
             return whole[0]

@@ -28,6 +28,11 @@ FUNCTIONS: dict[str, Callable[[], ex.Fn]] = {
     "softplus": named.softplus,
     "elu": named.elu,
     "elu'": lambda: named.elu().derivative,
+    "selu": lambda: ex.function(lambda x: torch.nn.functional.selu(x), kinks=(0.0,)),
+    "hard tanh": lambda: ex.function(lambda x: x.clamp(-1, 1), kinks=(-1.0, 1.0)),
+    "relu6": lambda: ex.function(lambda x: x.clamp(0, 6), kinks=(0.0, 6.0)),
+    "shrunk tanh": lambda: ex.function(lambda x: torch.tanh(x - x.clamp(-0.5, 0.5)), kinks=(-0.5, 0.5)),
+    "late tanh": lambda: ex.function(lambda x: torch.where(x > 1, torch.tanh(x), 0.0), kinks=(1.0,)),
     "algebraic": lambda: ex.function(lambda x: x / (1 + x * x).sqrt(), name="algebraic"),
 }
 
@@ -67,7 +72,7 @@ def block(sigma: float, size: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("sigma", [0.01, 5.0, 300.0])
-@pytest.mark.parametrize("name", ["tanh", "tanh'", "silu", "elu'"])
+@pytest.mark.parametrize("name", ["tanh", "silu", "elu'", "shrunk tanh", "late tanh"])
 @pytest.mark.parametrize("mean", [None, -0.6])
 def test_blocks_agree_with_single_entries(name: str, sigma: float, mean: float | None) -> None:
     f = FUNCTIONS[name]()

@@ -1,8 +1,7 @@
 """E f(u)g(v) of functions known by their values, kinks anywhere, any σ, ρ and means: one integral for each entry.
 
 E f(u)g(v) = E f(u)·G(u), G(u) = E[g(v) | u]: given u, v is Gaussian of variance s² = (1 − ρ²)σ̄² about a mean linear in
-u, so that G is g smoothed over s (`smoothed`). Panels end at the kinks of f; at ρ = ±1 G is g, and they end at its
-kinks too.
+u, so that G is g smoothed over s (`smoothed`). Panels end at the kinks of f, and where s = 0 at those of g too.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.functions import Fn, scaled
-from netsor.compilers.expectation.gauss import EPS, Gauss, ratio
+from netsor.compilers.expectation.gauss import Gauss, ratio
 from netsor.compilers.expectation.quadrature import smoothed as tables
-from netsor.compilers.expectation.quadrature.panels import REACH, Panels, Profile, View, panels, profile
+from netsor.compilers.expectation.quadrature.panels import REACH, TINY, Panels, Profile, View, panels, profile
 from netsor.compilers.expectation.quadrature.smoothed import Blurred, Smoothed, smoothed
 
 FEWEST = 12  # entries for which a table of G is worth the while
 ENTRIES, PANELS = 1 << 11, 4096
 REACHES = (REACH, 12.0, 17.0, 24.0, 34.0)  # the larger ones for functions that grow exponentially
+RARE, WIDER = 1e-12, 9.4  # √E g² relative to the largest in the block; `Profile.layer` where it is small
 ENOUGH, LEVELS = 1e-11, 2
 
 
@@ -75,8 +75,9 @@ def _one_side(f: Fn, g: Fn, entries: Entries) -> tuple[Tensor, float]:
     few = entries.take(some)
     reach = next((r for r in REACHES if _decays(f, few.m1, few.s1, r) and _decays(g, few.m2, few.s2, r)), REACHES[-1])
     of_f, of_g = profile(f, entries.m1, entries.s1, reach), profile(g, entries.m2, entries.s2, reach)
-    both = Pair(f, g, of_f, of_g, reach)
-    size = (_square(f, of_f, few.m1, few.s1, reach) * _square(g, of_g, few.m2, few.s2, reach)).sqrt()
+    one = tables.direct(lambda x: f.call(x).square(), of_f, few.m1, few.s1, reach).sqrt()
+    two = tables.direct(lambda x: g.call(x).square(), of_g, few.m2, few.s2, reach).sqrt()
+    both, size = Pair(f, g, of_f, _seen(of_g, two), reach), one * two
     finer, off, level = _singly(both, few, 0), math.inf, 0
     while level < LEVELS and not off <= ENOUGH:
         level += 1
@@ -84,13 +85,20 @@ def _one_side(f: Fn, g: Fn, entries: Entries) -> tuple[Tensor, float]:
         off = float(ratio((finer - coarse).abs(), size).max())
     value, table = _values(both, entries, level - 1)
     off = max(off, float(ratio((finer - value[some]).abs(), size).max()))
-    return value, off + table + 64 * EPS
+    return value, off + table + 2 * TINY
 
 
 def _some(entries: Entries) -> Tensor:
     """Entries that are taken again with panels of half the width: those of extreme means and deviations."""
-    ends = [x.argmax() for x in (entries.s1, entries.s2, entries.m1.abs(), entries.m2.abs())]
-    return torch.stack([*ends, entries.s1.argmin()]).unique()
+    every = (entries.s1, entries.s2, entries.m1, entries.m2)
+    return torch.stack([x.argmax() for x in every] + [x.argmin() for x in every]).unique()
+
+
+def _seen(of_g: Profile, sizes: Tensor) -> Profile:
+    """What counts as small, at least 1e-12 of the largest; where it does, kinks are felt from farther off."""
+    largest = float(sizes.max())
+    small = max(float(sizes.min()), RARE * largest)
+    return of_g._replace(small=small, layer=of_g.layer if small > 0.05 * largest else WIDER)
 
 
 def _decays(f: Fn, mean: Tensor, deviation: Tensor, reach: float) -> bool:
@@ -98,10 +106,6 @@ def _decays(f: Fn, mean: Tensor, deviation: Tensor, reach: float) -> bool:
     at = torch.linspace(-reach, reach, 129, dtype=torch.float64, device=mean.device)
     values = f.call(mean[:, None] + deviation[:, None] * at).abs() * torch.exp(-0.25 * at**2)
     return bool((values[:, [0, -1]].amax(1) <= 1e-8 * values.square().mean(1).sqrt() + 1e-290).all())
-
-
-def _square(f: Fn, seen: Profile, mean: Tensor, deviation: Tensor, reach: float) -> Tensor:
-    return tables.direct(lambda x: f.call(x).square(), seen, mean, deviation, reach)
 
 
 def _values(both: Pair, entries: Entries, level: int) -> tuple[Tensor, float]:

@@ -34,11 +34,12 @@ STEPS = 20_000  # panels of one entry
 
 
 class Profile(NamedTuple):
-    """Panels between the edges `[P + 1]`, the kinks on some of them, and what counts as small for every entry."""
+    """Panels between the edges `[P + 1]`, the kinks on some of them, and √E f² of the entries where it is smallest."""
 
     edges: Tensor
     kinks: Tensor
     small: float
+    layer: float = 7.0  # beyond so many s a kink that is smoothed over s is not felt
 
     def step(self, x: Tensor) -> Tensor:
         """How far a panel from x may reach, between the width of its panel and that of the next.

@@ -21,7 +21,6 @@ from netsor.compilers.expectation.quadrature.panels import FAR, Profile, View, p
 from netsor.compilers.expectation.series.interpolate import chebyshev, polynomials
 
 POINTS = 16  # in a panel
-LAYER = 7.0  # beyond so many s a kink is not felt
 TURN = 4.7  # s, the width of a panel on which a smoothed kink is integrated
 ENOUGH, MOST = 3e-11, 8  # error, and parts of the panels of g for which it is wanted
 CHUNK = 1 << 12  # points taken at once
@@ -47,7 +46,7 @@ class Blurred:
         self.turn = ratio(TURN * s, view.slope)
         centre = ratio(view.profile.kinks[:, None] - view.mean, view.slope).clamp_(-FAR, FAR)
         self.centre = torch.where(view.slope > 0, centre, FAR)  # [C, E]
-        self.layer = ratio(LAYER * s, view.slope).clamp_(1e-12, FAR / 2)
+        self.layer = ratio(view.profile.layer * s, view.slope).clamp_(1e-12, FAR / 2)
 
     def step(self, z: Tensor) -> Tensor:
         """Some s within the layers beside the kinks, at least as much elsewhere."""
@@ -70,7 +69,7 @@ class Smoothed(NamedTuple):
     powers: Tensor  # of t in [−1, 1] on every panel: [POINTS, S, K], S Chebyshev coefficients in log s
     low: float
     high: float
-    error: float  # the last coefficients, relative to the largest value on the panel
+    error: float  # the last coefficients, relative to the largest value on the panel, or to √E g²
 
     def at(self, s: Tensor) -> Tensor:
         """The polynomials for every s `[E]`: `[POINTS, E, K]`."""
@@ -110,7 +109,7 @@ def smoothed(g: Fn, seen: Profile, s: Tensor, ends: tuple[float, float], reach: 
 
 def _smoothed(g: Fn, seen: Profile, s: Tensor, ends: tuple[float, float], reach: float, parts: int) -> Smoothed:
     least, most = float(s.min()), float(s.max())
-    count = 1 if most <= least * (1 + 1e-12) else 6 + math.ceil(12 * math.log2(most / least))
+    count = 1 if most <= least * (1 + 1e-12) else 8 + math.ceil(14 * math.log2(most / least))
     nodes, in_s = chebyshev(count, s.device)
     heights = least * (most / least) ** (0.5 + 0.5 * nodes)
     edges = torch.tensor(_edges(g, seen, (least, most), ends, parts), dtype=torch.float64, device=s.device)
@@ -140,7 +139,7 @@ def _edges(
     """A fraction of the panels of g, as wide as s beside a kink, growing with the distance from it."""
     (least, most), (low, high) = s, ends
     wide, narrow = _widths(seen), 4 * least / parts
-    layers = [(c - LAYER * most, c + LAYER * most) for c in g.kinks]
+    layers = [(c - seen.layer * most, c + seen.layer * most) for c in g.kinks]
 
     def step(x: float) -> float:
         own = max(wide(x) / parts, narrow)
