@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,8 @@ def test_standard_errors_of_trained_networks() -> None:
     """Outputs of a linear network after four steps in 12 runs, against the moments' own recursion."""
     x, y, names = X[:2], Y[:2], [f"f[{t}]" for t in range(1, 5)]
     q = ns.train(linear(2), x, y, 4, 0.25, reduction="sum")
-    wanted = np.array(two_hidden(x.tolist(), y.tolist(), 0.25, 4), dtype=float)[1:]  # type: ignore[arg-type]
+    rows, aims = [[Fraction(c) for c in row] for row in x.tolist()], [Fraction(c) for c in y.tolist()]
+    wanted = np.array([[float(c) for c in f] for f in two_hidden(rows, aims, Fraction(1, 4), 4)])[1:]
     runs = [ns.limit(q, samples=2**12, seed=seed, methods=("sampled",)) for seed in range(12)]
     f = np.array([[r.scalar(name)[0] for name in names] for r in runs])
     z = (f - wanted) / np.array([[r.error("scalar", name)[0] for name in names] for r in runs])

@@ -33,10 +33,11 @@ class SampledAnswers:
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """All questions from the same draws."""
         paths = Paths(self.program, self.groups, self.coupled, needed=self._needed(questions))
+        self.stored = 0
 
         def sample(normals: Any) -> dict[str, Tensor]:
             drawn = paths.draw(normals)
-            self.stored = drawn.made
+            self.stored = max(self.stored, drawn.made)  # a whole scramble, not one of its halves
             found = {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
             return found | {f"scale {i}": self._scale(q, drawn) for i, q in enumerate(questions)}
 
