@@ -136,8 +136,10 @@ def _is_operand(e: ast.expr) -> bool:
     match e:
         case ast.Name() | ast.Constant():
             return True
-        case ast.Attribute() | ast.Subscript():
+        case ast.Attribute():
             return _is_operand(e.value)
+        case ast.Subscript():
+            return isinstance(e.slice, ast.Constant) and _is_operand(e.value)
         case ast.UnaryOp():
             return _is_operand(e.operand)
         case ast.Tuple():
