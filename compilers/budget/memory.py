@@ -44,7 +44,10 @@ from netsor.compilers.expectation.quadrature.several import CHUNK as JOINT
 from netsor.compilers.expectation.radial import CHUNK as RADIAL
 from netsor.compilers.expectation.radial import nodes
 from netsor.compilers.expectation.series.hermite import DEGREES
-from netsor.compilers.lowering.schedule import in_order, scheduled
+from netsor.compilers.lowering.build.recursion import plan
+from netsor.compilers.lowering.plan.operands import Name
+from netsor.compilers.lowering.plan.order import Free, unguarded
+from netsor.compilers.lowering.plan.uses import into, view_of
 from netsor.functions import Head, write_out
 from netsor.sizes import number
 
@@ -122,20 +125,29 @@ def size_number(size: ir.Size, sizes: Mapping[str, int]) -> int:
 
 
 def alive(r: Recursion, sizes: Mapping[str, int]) -> int:
-    """Numbers alive at once while one pair is computed."""
-    pair = [e for block in scheduled([b for b in in_order(r.used) if b[0].space == "pair"]) for e in block]
-    last: dict[Entry, int] = {}
-    for i, e in enumerate(pair):
-        for x in entries_in(cast(Value, e.value)):
-            last[x] = i
-    kept = {e for q in (*r.results.values(), *r.terms.values()) for e in entries_in(q.value)}
+    """Numbers alive at once while one pair is computed: those of the plan's names, and what an operation holds."""
+    homes: dict[Name, Name] = {}  # name -> what its memory was made for
+    own: dict[Name, int] = {}
     held = peak = 0
-    for i, e in enumerate(pair):
-        own = elements(e.dims, sizes)
-        held += own
-        peak = max(peak, held + 4 * own)
-        held -= sum(elements(x.dims, sizes) for x in set(pair) if last.get(x) == i and x not in kept)
+    for s in unguarded(plan(r).pairs.body):
+        base = into(s) or view_of(s)
+        for x in s.made():
+            homes[x] = x if base is None else homes.get(base, base)
+            if homes[x] is x:
+                own[x] = _of_pair(x, sizes)
+                held += own[x]
+            peak = max(peak, held + 4 * _of_pair(x, sizes))
+        for x in s.names if isinstance(s, Free) else ():
+            ends = x is homes[x] or x.kind == "entry"  # a view that ends leaves what it is a view of
+            held -= own.pop(homes[x], 0) if ends else 0
     return max(peak, 1)
+
+
+def _of_pair(x: Name, sizes: Mapping[str, int]) -> int:
+    """The numbers of one pair; what depends on one input only counts as none."""
+    if x.layout is None or len(x.layout.of) < 2:
+        return 0
+    return elements(tuple(s for s in x.layout.axes if s is not None), sizes)
 
 
 def bytes_each(r: Recursion, itemsize: int) -> int:

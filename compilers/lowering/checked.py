@@ -40,7 +40,6 @@ NODES = (
     ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp,
     ast.Compare, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
-OPERATIONS = (ast.Call, ast.BinOp, ast.Compare, ast.Lambda)
 
 
 class ForeignCodeError(AssertionError):
@@ -111,13 +110,44 @@ def _is_allowed(node: ast.AST, known: set[str], attributes: frozenset[str]) -> b
         case ast.Attribute():
             return _is_read(node) and not node.attr.startswith("_") and _has(node, attributes)
         case ast.Assign():
-            return sum(isinstance(n, OPERATIONS) for n in ast.walk(node.value)) <= 1
+            return all(map(_is_operand, _operands(node.value)))
         case ast.Expr():
             return isinstance(node.value, ast.Call) or isinstance(getattr(node.value, "value", None), str)
         case ast.Call():
             return isinstance(node.func, ast.Name | ast.Attribute)
         case _:
             return True
+
+
+def _operands(e: ast.expr) -> list[ast.expr]:
+    """What one call, operator or view reads."""
+    match e:
+        case ast.Call():
+            return [e.func, *e.args, *(k.value for k in e.keywords)]
+        case ast.BinOp():
+            return [e.left, e.right]
+        case ast.Subscript():
+            return [e.value]
+        case _:
+            return [e]
+
+
+def _is_operand(e: ast.expr) -> bool:
+    match e:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.Attribute():
+            return _is_operand(e.value)
+        case ast.Subscript():
+            return isinstance(e.slice, ast.Constant) and _is_operand(e.value)
+        case ast.UnaryOp():
+            return _is_operand(e.operand)
+        case ast.Tuple():
+            return all(map(_is_operand, e.elts))
+        case ast.Dict():
+            return all(map(_is_operand, e.values))
+        case _:
+            return False
 
 
 def _has(node: ast.Attribute, attributes: frozenset[str]) -> bool:

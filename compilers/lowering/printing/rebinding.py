@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from netsor.compilers.lowering.plan.operands import Making, Name
-from netsor.compilers.lowering.plan.order import Free, Guard, Statement
+from netsor.compilers.lowering.plan.order import Free, Statement, unguarded
 from netsor.compilers.lowering.plan.uses import into, reads
 
 
 def rebound(statements: Sequence[Statement]) -> dict[Name, Name]:
     """Operand → result: what is written into, and a temporary of the result's stem that nothing else reads."""
-    flat = [(s, reads(s)) for s in _unguarded(statements) if not isinstance(s, Free)]
+    flat = [(s, reads(s)) for s in unguarded(statements) if not isinstance(s, Free)]
     readers = Counter(x for _, read in flat for x in set(read))
     own = {x for s, _ in flat for x in s.made() if x.kind == "temporary"}
     found: dict[Name, Name] = {}
@@ -24,11 +24,3 @@ def rebound(statements: Sequence[Statement]) -> dict[Name, Name]:
             target = into(s) or next(ending, None)
             found |= {} if target is None else {target: s.out}
     return found
-
-
-def _unguarded(statements: Sequence[Statement]) -> Iterator[Statement]:
-    for s in statements:
-        if isinstance(s, Guard):
-            yield from s.body
-        else:
-            yield s
