@@ -31,6 +31,7 @@ from netsor.compilers.expectation.blocks.fast import E2
 from netsor.compilers.expectation.blocks.scratch import scratch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "expectation"))
+import engine_functions as named
 from make_corners import ALPHA, LAMBDA, reference
 from make_corners import FUNCTIONS as TRUTH
 
@@ -40,14 +41,14 @@ MEANS = ((0.0, 0.0), (0.7, -2.0))
 LIMIT, TARGET = 20.0, 1e-9
 
 FUNCTIONS: dict[str, Callable[[], ex.Fn]] = {
-    "tanh": ex.tanh,
-    "tanh'": lambda: ex.tanh().derivative,
-    "sigmoid": ex.sigmoid,
-    "silu": ex.silu,
-    "silu'": lambda: ex.silu().derivative,
-    "softplus": ex.softplus,
-    "elu": ex.elu,
-    "elu'": lambda: ex.elu().derivative,
+    "tanh": named.tanh,
+    "tanh'": lambda: named.tanh().derivative,
+    "sigmoid": named.sigmoid,
+    "silu": named.silu,
+    "silu'": lambda: named.silu().derivative,
+    "softplus": named.softplus,
+    "elu": named.elu,
+    "elu'": lambda: named.elu().derivative,
     "hard tanh": lambda: ex.function(
         lambda x: x.clamp(-1, 1), lambda x: (x.abs() < 1).to(x.dtype), kinks=(-1.0, 1.0), name="hard tanh"
     ),
