@@ -244,7 +244,7 @@ def test_positional_embeddings() -> None:
         wanted = ns.compile(ns.bind(p, values), convention=convention)(X)
         torch.testing.assert_close(kernel(X, params=values).ntk, wanted.ntk, rtol=1e-12, atol=0)
     assert "var s" in str(CASES["mlp"][0].unroll())
-    with pytest.raises(ProgramError, match=r"cov of e is s/2, no number"):
+    with pytest.raises(ProgramError, match=r"a covariance of e is s/2, no number"):
         p.unroll()
 
 
