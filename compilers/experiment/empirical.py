@@ -31,6 +31,10 @@ def empirical_ntk(
     "jacobian" multiplies Jacobians of blocks of samples; "product" takes ∂f(x) (∂f(x̄)ᵀ e) for every output of x̄, in the
     memory of a few copies of the parameters (Novak et al. 2022, Fast Finite Width Neural Tangent Kernel). By default
     the first where two samples' Jacobians fit into `memory`. Both are exact.
+
+    >>> linear = torch.nn.Linear(3, 1)
+    >>> ns.empirical_ntk(linear, torch.eye(3), outputs="mean")[0]  # ⟨x, x̄⟩ + 1
+    tensor([2., 1., 1.])
     """
     for value, known, name in ((outputs, Outputs, "outputs"), (method, Method, "method")):
         if value not in (*get_args(known), *([None] if known is Method else [])):
