@@ -42,6 +42,8 @@ def number(x: float) -> Tensor:
 
 def moved_by_rounding(f: ex.Fn, k: tuple[Tensor, ...], means: list[Tensor | None], scale: float) -> float:
     """What some ulps of the covariance change: E f′f′ times it, relative to the scale."""
+    if scale == 0:
+        return 0.0
     slope = ex.E2(f.derivative, f.derivative, *k, *means)
     return 2.0**-50 * float((slope * k[2]).abs()) / scale + 2.0**-50
 
