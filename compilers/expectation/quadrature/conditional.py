@@ -127,7 +127,7 @@ def _rule(both: Pair, entries: Entries, level: int) -> tuple[Callable[[Entries],
         return lambda some: _on_the_line(both, some, level), 0.0
     if len(entries.rest) < FEWEST:
         return lambda some: _nested(both, some, level), 0.0
-    far = both.reach * entries.slope
+    far = both.reach * entries.slope + entries.rest
     ends = float((entries.m2 - far).min()), float((entries.m2 + far).max())
     table = smoothed(both.g, both.of_g, entries.rest, ends, both.reach)
     return lambda some: _tabulated(both, table, some, level), table.error
