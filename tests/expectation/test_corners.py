@@ -155,7 +155,7 @@ def test_independent_variables_of_one_mean() -> None:
     f = FUNCTIONS["late tanh"]()
     sigma = torch.linspace(0.5, 2, 30, dtype=torch.float64)
     m1, m2 = number(0.7), number(-0.4)
-    out = ex.E2(f, f, sigma[:, None] ** 2, sigma[None] ** 2, torch.zeros(30, 30, dtype=torch.float64), m1, m2)
+    out = ex.E2(f, f, sigma[:, None] ** 2, sigma[None] ** 2, -torch.zeros(30, 30, dtype=torch.float64), m1, m2)
     want = ex.E1(f, sigma**2, m1)[:, None] * ex.E1(f, sigma**2, m2)
     scale = (ex.E11(f, f, sigma[:, None] ** 2, m1) * ex.E11(f, f, sigma[None] ** 2, m2)).sqrt()
     assert ((out - want).abs() <= 1e-10 * scale).all()

@@ -64,7 +64,7 @@ def expectation(f: Fn, g: Fn, on: Gauss) -> tuple[Tensor, float]:
     for side in (1.0, -1.0):
         where = (slope >= 0) if side > 0 else (slope < 0)
         if bool(where.any()):
-            entries = Entries(m1, s1, side * m2, side * slope, rest).take(where)
+            entries = Entries(m1, s1, side * m2, slope.abs(), rest).take(where)
             value[where], off = _one_side(f, g if side > 0 else scaled(g, -1.0), entries)
             error = max(error, off)
     return value, error
