@@ -249,7 +249,7 @@ def _work_of(v: Value, own: int, sizes: Mapping[str, int]) -> Work:
     """Bytes of the nodes of one value's quadrature, for an entry of `own` numbers."""
     match v:
         case Expect1() | Expect2():
-            held = 0 if _closed(v) else 8 * VALUES * line.CHUNK  # a rule in the plane holds as much for one entry
+            held = 0 if _closed(v) else 8 * VALUES * line.CHUNK  # more than one integral for each entry holds
             return Work(held, held)
         case ExpectJ():
             return Work(8 * VALUES * POLAR * own, 8 * VALUES * JOINT)

@@ -331,11 +331,17 @@ def diagonal(f: Fn, g: Fn, k: Tensor, m: Mean) -> Tensor:
         return zero
     numeric_atoms = any(isinstance(t, Numeric) for h in (f, g) for _, t in h.terms)
     singular_atoms = any(isinstance(t, Delta) for h in (f, g) for _, t in h.terms)
-    if singular_atoms or not (numeric_atoms or not trusted(f, k, m) or not trusted(g, k, m)):
+    if singular_atoms or (not numeric_atoms and _close(f, g) and trusted(f, k, m) and trusted(g, k, m)):
         return pair(f, g, Gauss(k, k, k, zero, m, m))
     value, error = line.expectation(lambda x: f.call(x) * g.call(x), _merge(f.kinks, g.kinks), k, m)
     report("quadrature", error + 8 * EPS)
     return value
+
+
+def _close(f: Fn, g: Fn) -> bool:
+    return all(
+        closed.closes(a, b) for _, a in f.terms for _, b in g.terms if isinstance(a, Term) and isinstance(b, Term)
+    )
 
 
 def _merge(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:

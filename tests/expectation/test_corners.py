@@ -43,6 +43,8 @@ def number(x: float) -> Tensor:
 
 def moved_by_rounding(f: ex.Fn, k: tuple[Tensor, ...], means: list[Tensor | None], scale: float) -> float:
     """What some ulps of the covariance change: E f′f′ times it, relative to the scale."""
+    if scale == 0:
+        return 0.0
     slope = ex.E2(f.derivative, f.derivative, *k, *means)
     return 2.0**-50 * float((slope * k[2]).abs()) / scale + 2.0**-50
 
@@ -147,3 +149,14 @@ def test_long_quadratures_are_announced(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.warns(ex.SlowExpectationWarning, match="expectations of clipped and clipped take a quadrature each"):
         k11, k22, k12 = block(3.0, 14)
         ex.E2(f, f, k11, k22[:, :1], k12[:, :1])
+
+
+def test_independent_variables_of_one_mean() -> None:
+    """ρ = 0: E f·E g, also where all conditional means are one number."""
+    f = FUNCTIONS["late tanh"]()
+    sigma = torch.linspace(0.5, 2, 30, dtype=torch.float64)
+    m1, m2 = number(0.7), number(-0.4)
+    out = ex.E2(f, f, sigma[:, None] ** 2, sigma[None] ** 2, -torch.zeros(30, 30, dtype=torch.float64), m1, m2)
+    want = ex.E1(f, sigma**2, m1)[:, None] * ex.E1(f, sigma**2, m2)
+    scale = (ex.E11(f, f, sigma[:, None] ** 2, m1) * ex.E11(f, f, sigma[None] ** 2, m2)).sqrt()
+    assert ((out - want).abs() <= 1e-10 * scale).all()

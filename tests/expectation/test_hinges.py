@@ -69,7 +69,7 @@ def truth(f: Kinked, k: tuple[float, float, float], means: tuple[float, float]) 
 CASES = [
     (HARD_TANH, (1e-3, 2.0), 1e-8, 1, (0.0, 0.0)),
     (HARD_TANH, (7.0, 3.0), 1e-5, -1, (0.7, -2.0)),
-    (HARD_TANH, (1e3, 1e3), 1e-5, 1, (0.0, 0.0)),
+    (HARD_TANH, (1e2, 1e2), 1e-5, 1, (0.0, 0.0)),
     (HARD_TANH, (1e-8, 1e-8), 0.3, 1, (0.0, 0.0)),
     (RELU6, (30.0, 100.0), 1e-2, 1, (0.7, -2.0)),
     (RELU6, (1.0, 1.0), 1e-12, -1, (6.0, 0.0)),
@@ -92,14 +92,13 @@ def test_against_quadrature(
         scale = mp.sqrt(own[0] * own[1])
         want = float(truth(f, k, means) / scale)
     numbers = [torch.tensor(x, dtype=torch.float64) for x in (*k, *means)]
-    spread = numbers[0].expand(hinges.MANY + 1, 1)
-    found = hinges.expectation(f.fn(), f.fn(), gauss(spread, *numbers[1:]))
+    found = hinges.expectation(f.fn(), f.fn(), gauss(*numbers))
     assert found is not None
     value, bound = found
     # an ulp of the covariance turns s by 1e-16/s, and a jump with it
     rounding = 1e-16 / math.sqrt(gap) if gap else 0.0
-    assert bound <= 1e-8
-    assert abs(float(value[0, 0]) / float(scale) - want) <= bound + rounding
+    assert bound <= 1e-9
+    assert abs(float(value) / float(scale) - want) <= bound + rounding
 
 
 @pytest.mark.parametrize("means", [(0.3, 0.0), (0.4, -1.2)])

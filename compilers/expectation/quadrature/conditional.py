@@ -64,7 +64,7 @@ def expectation(f: Fn, g: Fn, on: Gauss) -> tuple[Tensor, float]:
     for side in (1.0, -1.0):
         where = (slope >= 0) if side > 0 else (slope < 0)
         if bool(where.any()):
-            entries = Entries(m1, s1, side * m2, side * slope, rest).take(where)
+            entries = Entries(m1, s1, side * m2, slope.abs(), rest).take(where)
             value[where], off = _one_side(f, g if side > 0 else scaled(g, -1.0), entries)
             error = max(error, off)
     return value, error
@@ -127,7 +127,7 @@ def _rule(both: Pair, entries: Entries, level: int) -> tuple[Callable[[Entries],
         return lambda some: _on_the_line(both, some, level), 0.0
     if len(entries.rest) < FEWEST:
         return lambda some: _nested(both, some, level), 0.0
-    far = both.reach * entries.slope
+    far = both.reach * entries.slope + entries.rest
     ends = float((entries.m2 - far).min()), float((entries.m2 + far).max())
     table = smoothed(both.g, both.of_g, entries.rest, ends, both.reach)
     return lambda some: _tabulated(both, table, some, level), table.error

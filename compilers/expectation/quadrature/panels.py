@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.functions import Fn
+from netsor.compilers.expectation.gauss import EPS
 from netsor.compilers.expectation.series.grid import NODES as POINTS
 from netsor.compilers.expectation.series.grid import cardinal, filled
 
@@ -26,8 +27,9 @@ WIDEST = 4.25  # panel for the Gaussian itself
 NODES = 12
 FIRST, GROWTH = 4.0, 4.0  # panels near 0 and near kinks before they are tested, and their growth with the distance
 RESOLVED = 1e-6  # by the 12 terms of a profile; the nodes integrate twice as many, so to the square of it
-MOST = 4000  # panels of a profile
+MOST = 1000  # panels of a profile
 EVENLY = 1.2  # a gap of up to so many panels is halved
+NOISE = 16 * EPS  # of values, relative to the largest
 TINY = 1e-11
 SAMPLE = 2000  # entries
 STEPS = 20_000  # panels of one entry
@@ -207,4 +209,5 @@ def _unresolved(f: Fn, edges: Tensor, small: float) -> Tensor:
     middle, half = 0.5 * (edges[1:] + edges[:-1])[:, None], 0.5 * edges.diff()[:, None]
     values = f.call(filled(edges).x).unflatten(0, (-1, POINTS))
     off = (f.call(middle + half * test) - values @ cardinal(test).T).abs().amax(1)
-    return ~(off <= RESOLVED * values.abs().amax(1) + TINY * small + 1e-290)
+    floor = max(TINY * small, NOISE * float(values.abs().max()), 1e-290)
+    return ~(off <= RESOLVED * values.abs().amax(1) + floor)
