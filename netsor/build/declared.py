@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from netsor.errors import InputError, user_location
+
+if TYPE_CHECKING:
+    from netsor.build.program import Program
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__netsor_program__"
 HOLDS = "__netsor_holds__"  # what an object that stands for a program has it under
+
+
+class Holds(Protocol):
+    """An object that stands for a program."""
+
+    @property
+    def __netsor_holds__(self) -> Program: ...
 
 
 def program(function: F) -> F:

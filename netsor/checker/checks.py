@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from netsor import ir
-from netsor.build.declared import as_program
+from netsor.build.declared import Holds, as_program
 from netsor.build.program import Program
 from netsor.checker.batch import joined, samples
 from netsor.checker.gradients import Readiness, ntk_ready
@@ -37,22 +37,23 @@ class Check:
     `check.independence(p)` asks only whether the gradient independence assumption holds.
     """
 
-    def __call__(self, p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
-        p = as_program("ns.check", p)
-        if not p.lines:
-            return _empty(p)
-        given = samples(p, x)
-        return _accepted(p, joined([_check(p, readouts, data) for data in given]))
+    def __call__(self, p: Program | Holds, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
+        program: Program = as_program("ns.check", p)
+        if not program.lines:
+            return _empty(program)
+        given = samples(program, x)
+        return _accepted(program, joined([_check(program, readouts, data) for data in given]))
 
-    def independence(self, p: Program) -> Independence:
+    def independence(self, p: Program | Holds) -> Independence:
         """Types, BP-like, Simple GIA and gia_valid alone: what `ns.compile` asks."""
-        p = as_program("ns.check", p)
-        typing = type_errors(p)
-        if typing or not p.lines:
-            report = _ill_typed(p, typing) if typing else _empty(p)
+        program: Program = as_program("ns.check", p)
+        typing = type_errors(program)
+        if typing or not program.lines:
+            report = _ill_typed(program, typing) if typing else _empty(program)
             return Independence(report.program, None, None, None, report.reasons, report.diagnostics)
-        whole, problems = _with_backward(p)
-        found = _gradient_independence(p, whole, _chosen(whole, None), {}, {name: Work() for name in QUESTIONS})
+        whole, problems = _with_backward(program)
+        work = {name: Work() for name in QUESTIONS}
+        found = _gradient_independence(program, whole, _chosen(whole, None), {}, work)
         reasons = {"bp_like": found.bp.reason, "simple_gia": found.simple.reason, "gia_valid": found.why}
         findings = [*problems, *_independence(whole, *found)]
         return Independence(
