@@ -300,3 +300,28 @@ def test_figure(tmp_path: Path) -> None:
     assert "slope" in str(result) and result.as_dict()["deviation"]["ntk"]["mean"] == [
         result.mean("ntk", w) for w in (16, 32)
     ]
+
+
+# ---------------------------------------------------------------- softmax
+
+
+def attention(mask: list[int] | None) -> ns.Program:
+    """Attention of the first token to three; the queries and keys are the tokens."""
+    p = ns.Program("attention")
+    n, x = p.width("n"), p.data("x", axes=(p.axis("token", 3),))
+    h = p.matrix("W", n, x) @ x
+    keys = h.rename({"token": "key"})
+    weights = ns.softmax(ns.dot(h, keys), "key", None if mask is None else p.constant(mask, ("key",)))
+    p.output(p.readout("v", n), (weights * keys).sum("key").at("token", 0))
+    return p
+
+
+def test_a_mask_of_ones_changes_no_gradient() -> None:
+    """The largest score counts whole: the NTK by autograd is that without a mask."""
+    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = [
+        simulate(attention(mask), x, widths=(16,), seeds=1, limit=False, methods=("autograd",), progress=False)
+        for mask in (None, [1, 1, 1])
+    ]
+    first, second = (f.ntk for f in found)
+    torch.testing.assert_close(first, second, rtol=1e-12, atol=0)

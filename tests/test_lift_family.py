@@ -47,8 +47,9 @@ def test_a_transformer_layer_and_a_recurrent_one() -> None:
 
 
 def test_other_values_are_said() -> None:
-    net = nn.Sequential(nn.Linear(5, 64), nn.ReLU(), nn.Linear(64, 1))
-    nn.init.normal_(net[0].weight)
+    first = nn.Linear(5, 64)
+    nn.init.normal_(first.weight)
+    net = nn.Sequential(first, nn.ReLU(), nn.Linear(64, 1))
     with pytest.raises(UnsupportedError, match=r"the values of 0\.weight are not those of its module's initialiser"):
         ns.from_torch(net, X, widths={64})
 

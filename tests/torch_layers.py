@@ -55,6 +55,7 @@ def transposed_of_data(n: int) -> nn.Module:
 
     a = nn.ConvTranspose1d(3, n, 2, stride=2)  # torch's own variance is 1/(3 · outputs · taps)
     nn.init.normal_(a.weight, std=3**-0.5)
+    assert a.bias is not None
     nn.init.normal_(a.bias)
     return Net(forward, a=a, b=nn.ConvTranspose1d(n, n, 3, padding=1), out=nn.Linear(12 * n, 1))
 

@@ -213,11 +213,11 @@ def floats(x: Any) -> tuple[torch.Tensor, ...]:
     return tuple(t.float() if t.is_floating_point() else t for t in (x if isinstance(x, tuple) else (x,)))
 
 
-def same_as_module(make: Make, x: Any) -> Lifted:
-    """The lifted program is the module at width 12, and says of each parameter what became of it."""
+def same_as_module(make: Make, x: Any, n: int = 12) -> Lifted:
+    """The lifted program is the module at width n, and says of each parameter what became of it."""
     torch.manual_seed(1)
     lifted = from_torch(make, floats(x), parametrisation="ntk")
-    for a, b in zip(*replayed(lifted, make(12), x, 12), strict=True):
+    for a, b in zip(*replayed(lifted, make(n), x, n), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-13)
     arrays = {line.out.name for line in lifted.program.lines}
     rows = {row.parameter: row.array for row in lifted.rows}

@@ -36,8 +36,8 @@ class Layout:
             w = w.flatten(len(self.dims) - 1)
         atoms: list[Atom] = [a for d in self.dims for a in d]
         sizes = [a.size[0] if a.size[0] == a.size[1] else a.size[0] * n // width for a in atoms]
-        names = [a.axis if a.kind == "axis" else a.kind for a in atoms]
-        order = [*self.var.axes, *("rows", "cols")[: 2 if self.var.kind == "A" else 1]]
+        names: list[ir.Axis | str | None] = [a.axis if a.kind == "axis" else a.kind for a in atoms]
+        order: list[ir.Axis | str] = [*self.var.axes, *("rows", "cols")[: 2 if self.var.kind == "A" else 1]]
         return w.reshape(sizes).permute([names.index(name) for name in order]) * self.scale.at(n)
 
 

@@ -136,8 +136,9 @@ class Lifter:
     def split(self, atom: Atom, sizes: Sequence[Size]) -> Restart | UnsupportedError:
         """The width of an atom is a product."""
         growing = [s for s in sizes if s[0] != s[1]]
-        found = {row: self._refined(row, atom.size, sizes) for row in atom.rows}
-        if atom.kind != "wide" or not found or len(growing) != 1 or None in found.values():
+        refined = {row: self._refined(row, atom.size, sizes) for row in atom.rows}
+        found = {row: parts for row, parts in refined.items() if parts is not None}
+        if atom.kind != "wide" or not found or len(growing) != 1 or len(found) < len(refined):
             return self.no_rule(
                 f"a dimension of {product((atom,))[0]} is taken apart into {', '.join(str(s[0]) for s in sizes)}",
                 "only a width that comes from the rows of a matrix or from a vector is taken apart (heads,"

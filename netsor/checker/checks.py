@@ -58,7 +58,8 @@ class Check:
             report = _ill_typed(p, typing) if typing else _empty(p)
             return Independence(report.program, None, None, None, report.reasons, report.diagnostics)
         whole, problems = _with_backward(p)
-        found = _gradient_independence(p, whole, _chosen(whole, None), {}, {name: Work() for name in QUESTIONS})
+        work = {name: Work() for name in QUESTIONS}
+        found = _gradient_independence(p, whole, _chosen(whole, None), {}, work)
         reasons = {"bp_like": found.bp.reason, "simple_gia": found.simple.reason, "gia_valid": found.why}
         findings = [*problems, *_independence(whole, *found)]
         return Independence(

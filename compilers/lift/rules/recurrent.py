@@ -17,7 +17,7 @@ from netsor.compilers.lift.rules.dimensions.shapes import rank
 from netsor.compilers.lift.rules.elementwise import applied, combined, is_zero
 from netsor.compilers.lift.rules.randomness import dropped
 from netsor.compilers.lift.rules.table import rule
-from netsor.compilers.lift.values import Atom, Data, Dim, Parameter, Value
+from netsor.compilers.lift.values import Data, Dim, Parameter, Value
 
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 3, "lstm": 4}
 
@@ -69,7 +69,9 @@ class Cell:
     def __init__(self, L: Lifter, kind: str, parameters: Sequence[Any]) -> None:
         self.L, self.kind, self.gates = L, kind, GATES[kind]
         self.u, self.w = parameters[:2]
-        self.b, self.c = parameters[2:4] if len(parameters) > 2 and parameters[2] is not None else (None, None)
+        biases = parameters[2:4] if len(parameters) > 2 and parameters[2] is not None else (None, None)
+        self.b: Any = biases[0]
+        self.c: Any = biases[1]
         if kind != "rnn_relu":
             L.arrays.smooth.add(self.u.name)
         self._take_apart([p for p in (self.u, self.w, self.b, self.c) if p is not None])
@@ -156,7 +158,7 @@ def _scanned(L: Lifter, cell: Cell, x: Any, place: int, starts: Sequence[Value],
     """The families of states over time."""
     _time(L, (L.data.dims(x, L.step.node) if isinstance(x, Data) else L.value(x).dims)[place])
     inputs = cell.of_input(x)
-    time = _time(L, inputs[0].dims[place])
+    axis = _time(L, inputs[0].dims[place])
     for s in starts:
         if s.power != 0:
             raise L.refuse("NT811", f"an initial state of the order n^{s.power}", "an initial state of order 1")
@@ -168,11 +170,11 @@ def _scanned(L: Lifter, cell: Cell, x: Any, place: int, starts: Sequence[Value],
         return tuple(s.expr for s in found) if len(found) > 1 else found[0].expr
 
     init = tuple(0 if is_zero(s) else s.expr for s in starts)
-    states = L.program.scan(time.axis, init if len(init) > 1 else init[0], step, reverse=reverse)
+    states = L.program.scan(axis, init if len(init) > 1 else init[0], step, reverse=reverse)
     return [Value(dims, s) for s in (states if isinstance(states, tuple) else (states,))]
 
 
-def _time(L: Lifter, dim: Dim) -> Atom:
+def _time(L: Lifter, dim: Dim) -> ir.Axis:
     if any(a.kind == "sample" for a in dim):
         raise L.refuse(
             "NT815", "the recurrence runs over the samples, the first dimension of the inputs",
@@ -180,7 +182,7 @@ def _time(L: Lifter, dim: Dim) -> Atom:
         )  # fmt: skip
     if len(dim) != 1 or dim[0].axis is None:
         raise L.no_rule("a recurrence of one step, or over several axes", "a time axis with two steps or more")
-    return dim[0]
+    return dim[0].axis
 
 
 def _last(s: Value, place: int, reverse: bool) -> Value:
