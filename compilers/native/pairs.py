@@ -23,8 +23,8 @@ Functions = Callable[[sp.Expr], Fn]
 
 @dataclass(frozen=True)
 class Pairs:
-    """The bodies of two inputs and of one input twice; the arrays whose Gram matrices they read, their series, and how many
-    expectations are formulas.
+    """The bodies of two inputs and of one input twice; the arrays whose Gram matrices they read, their series, and the
+    number of expectations that are formulas.
     """
 
     two: Body
