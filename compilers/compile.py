@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor
 
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
+from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.evaluate import transforms
-from netsor.compilers.evaluate.arguments import Get, wanted_names
+from netsor.compilers.evaluate.arguments import Array, Get, wanted_names
 from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
 from netsor.compilers.native.choice import Backend
 from netsor.errors import CheckError, Diagnostic, InputError
+from netsor.functions import Function
 from netsor.passes.unit_variance import unit_variance
 
 Convention = Literal["omega", "unit"]
 
 
 def compile(
-    p: Any, device: Any = None, dtype: Any = None, assume_gia: bool = False, fuse: bool = False,
-    tol: float | None = None, samples: int | None = None, seed: int = 0, output: str | None = None,
-    convention: Convention = "omega", backend: Backend = "auto",
+    p: Program | Holder, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
+    assume_gia: bool = False, fuse: bool = False, tol: float | None = None, samples: int | None = None, seed: int = 0,
+    output: str | None = None, convention: Convention = "omega", backend: Backend = "auto",
 ) -> Kernel:  # fmt: skip
     """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
@@ -43,6 +46,10 @@ def compile(
     `backend="native"` evaluates the blocks by a C function, which the machine's C compiler makes once for a kernel and
     a cache on disk keeps; "auto" does so where the kernel has one and the calls take so long that it pays, or the
     function is there already; "torch" never (`kernel.backend`).
+
+    >>> kernel = ns.compile(ns.programs.mlp())
+    >>> kernel([[1.0, 1.0]]).ntk  # ¾‖x‖²/d + 7/4 (Tensor Programs II, E.1)
+    tensor([[2.5000]], dtype=torch.float64)
     """
     p = as_program("ns.compile", p, parameters=True)
     if output is not None:
@@ -93,22 +100,31 @@ def refuse_unless_valid(p: Any) -> None:
     )  # fmt: skip
 
 
-def derive(p: Any, get: Get = DEFAULT) -> Recursion:
-    """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`."""
+def derive(p: Program | Holder, get: Get = DEFAULT) -> Recursion:
+    """The recursion of the kernels asked for: entries, `str`, `.latex()`, `.markdown()`, `.symbolic(…)`.
+
+    >>> import sympy
+    >>> ns.derive(ns.programs.mlp()).symbolic(gram=sympy.Symbol("q")).ntk
+    3*q/4 + 7/4
+    """
     wanted = wanted_names(get)
-    return _derive(program_for(as_program("ns.derive", p, parameters=True), wanted), wanted)
+    return _derive(program_for(as_program("ns.derive", p, parameters=True, abstract=True), wanted), wanted)
 
 
-def v_transform(phi: Any, K: Any, psi: Any = None) -> Tensor:
+def v_transform(phi: str | Function, K: Array, psi: str | Function | None = None) -> Tensor:
     """V_φ(K) = E φ(z)ψ(z)ᵀ for z ~ N(0, K), ψ = φ by default (Tensor Programs II, Definition E.1).
 
     K is a covariance matrix, or a batch of them `[…, k, k]`; the result has its shape. `phi.prime` is the derivative.
+
+    >>> ns.v_transform(ns.relu, torch.eye(2, dtype=torch.float64))  # ½ and 1/2π
+    tensor([[0.5000, 0.1592],
+            [0.1592, 0.5000]], dtype=torch.float64)
     """
     from netsor.compilers.expectation import v_transform as transform
     from netsor.compilers.lowering.functions import as_fn
     from netsor.functions import as_function
 
-    if transforms.inside(K):
+    if isinstance(K, Tensor) and transforms.inside(K):
         return transforms.transformed(lambda k: (v_transform(phi, k, psi),), [K])[0]
     second = None if psi is None else as_fn(as_function(psi))
     return transform(as_fn(as_function(phi)), as_covariance(K), second)

@@ -20,7 +20,7 @@ from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
-from netsor.compilers.evaluate.arguments import Get, Params, as_device, as_dtype, size_axes, wanted_names
+from netsor.compilers.evaluate.arguments import Arrays, Get, Params, as_device, as_dtype, known_sizes, wanted_names
 from netsor.compilers.evaluate.diagonal import diagonals
 from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
@@ -42,6 +42,9 @@ class Kernel:
     "nngp", "ntk", "terms", names of vectors and names of returned scalars. Arrays are `[sample, *axes, feature]`, a
     dict by name for several inputs, or a list of single samples of different size. `params` are numbers or tensors,
     to which gradients flow, for the parameters of the program's variances and multipliers.
+
+    >>> ns.compile(ns.programs.mlp())([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], get="ntk").ntk.shape
+    torch.Size([1, 2])
     """
 
     def __init__(
@@ -75,7 +78,10 @@ class Kernel:
 
     # ------------------------------------------------------------ calls
 
-    def __call__(self, x1: Any, x2: Any = None, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
+    def __call__(
+        self, x1: Arrays, x2: Arrays | None = None, get: Get = DEFAULT, params: Params | None = None
+    ) -> KernelResult:
+        """The kernels of x1 and x2, of x1 and itself without x2."""
         if torch.compiler.is_compiling():  # the values decide what is done: there is no graph
             disable: Any = torch.compiler.disable
             out: KernelResult = disable(self._called)(x1, x2, get, Limits(), params)
@@ -92,8 +98,8 @@ class Kernel:
         return found
 
     def gram(
-        self, x1: Any, x2: Any = None, memory: str | int = "2GB", get: Get = DEFAULT, tile: int | None = None,
-        progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
+        self, x1: Arrays, x2: Arrays | None = None, memory: str | int = "2GB", get: Get = DEFAULT,
+        tile: int | None = None, progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
         params: Params | None = None,
     ) -> KernelResult:  # fmt: skip
         """The same kernels by blocks within a memory budget (inputs, results and gradients counted).
@@ -129,7 +135,7 @@ class Kernel:
         task = stores.Task(kernel, kernel._run, get, one, two)
         return stores.gram(task, self._recursion(get), path, limits, processes)
 
-    def diag(self, x: Any, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
+    def diag(self, x: Arrays, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
         """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
         names = wanted_names(get)
         return diagonals(lambda part: self(part, get=names, params=params), x, {r.name for r in self.program.returned})
@@ -243,13 +249,7 @@ class Kernel:
         With `memory`, of `gram` within that budget; with `gradients`, of a call whose inputs require them.
         """
         recursion = self._recursion(wanted_names(get))
-        given = {"feature": 1} | dict(sizes or {})
-        needed = {s.axis for e in recursion.used for d in e.dims for s in size_axes(d.size)}
-        missing = sorted(needed - given.keys())
-        if missing:
-            raise InputError(
-                f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}"
-            )
+        given = known_sizes((d.size for e in recursion.used for d in e.dims), sizes)
         call = Call(n1, n1 if n2 is None else n2, n2 is None, gradients)
         budget = None if memory is None else parse_memory(memory)
         return costs.cost(recursion, call, given, self.dtype or torch.float64, budget)

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _WHERE = {
-    "netsor.build.program": ("Program", "dot", "mix", "moment", "softmax"),
+    "netsor.build.moments": ("dot", "mix", "moment", "softmax"),
+    "netsor.build.program": ("Program",),
     "netsor.build.expressions": ("Expr", "Matrix"),
     "netsor.ir": ("Axis", "Width"),
     "netsor.functions": (
@@ -27,6 +28,7 @@ _WHERE = {
     "netsor.compilers.compile": ("compile", "derive", "v_transform"),
     "netsor.compilers.kernel": ("Kernel",),
     "netsor.compilers.experiment.figure": ("plot",),
+    "netsor.compilers.experiment.empirical": ("empirical_ntk",),
     "netsor.compilers.experiment.simulate": ("simulate",),
     "netsor.compilers.lift": ("Lifted", "from_torch"),
     "netsor.compilers.limit": ("limit",),
@@ -46,7 +48,8 @@ __all__ = [
     "Function", "abs", "cos", "cube", "elu", "erf", "exp", "function", "gaussian", "gelu", "identity", "leaky_relu",
     "numeric", "polynomial", "relu", "sigmoid", "sign", "silu", "sin", "softplus", "square", "step", "tanh",
     "backprop", "bind", "forward_part", "train", "unit_variance", "Report", "check",
-    "Kernel", "KernelResult", "compile", "derive", "limit", "open_gram", "plot", "predict", "simulate", "v_transform",
+    "Kernel", "KernelResult", "compile", "derive", "empirical_ntk", "limit", "open_gram", "plot", "predict", "simulate",
+    "v_transform",
     "Lifted", "from_torch",
     "CheckError", "Diagnostic", "InputError", "Location", "NetsorError", "NetsorWarning", "ParseError", "ProgramError",
     "UnsupportedError",
@@ -60,17 +63,18 @@ if TYPE_CHECKING:
     from netsor.build.declared import program as program
     from netsor.build.expressions import Expr as Expr
     from netsor.build.expressions import Matrix as Matrix
+    from netsor.build.moments import dot as dot
+    from netsor.build.moments import mix as mix
+    from netsor.build.moments import moment as moment
+    from netsor.build.moments import softmax as softmax
     from netsor.build.program import Program as Program
-    from netsor.build.program import dot as dot
-    from netsor.build.program import mix as mix
-    from netsor.build.program import moment as moment
-    from netsor.build.program import softmax as softmax
     from netsor.checker import Report as Report
     from netsor.checker import check as check
     from netsor.compilers.compile import compile as compile
     from netsor.compilers.compile import derive as derive
     from netsor.compilers.compile import v_transform as v_transform
     from netsor.compilers.evaluate.results import KernelResult as KernelResult
+    from netsor.compilers.experiment.empirical import empirical_ntk as empirical_ntk
     from netsor.compilers.experiment.figure import plot as plot
     from netsor.compilers.experiment.simulate import simulate as simulate
     from netsor.compilers.kernel import Kernel as Kernel

@@ -16,7 +16,11 @@ _HERE = str(Path(__file__).parent)
 
 @dataclass(frozen=True)
 class Location:
-    """A place in the user's source; lines and columns are 1-based. `source` is the line when no file has it."""
+    """A place in the user's source; lines and columns are 1-based. `source` is the line when no file has it.
+
+    >>> print(ns.Location("net.netsor", 3, 5))
+    net.netsor:3:5
+    """
 
     file: str
     line: int
@@ -46,7 +50,12 @@ class Location:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding of the checker: what, where, which clause of which definition, and the remedy."""
+    """One finding of the checker: what, where, which clause of which definition, and the remedy.
+
+    >>> print(ns.Diagnostic("NT104", "error", "the name 'x' is already taken", hint="every variable has its own name"))
+    NT104 the name 'x' is already taken
+      hint: every variable has its own name
+    """
 
     code: str
     severity: str  # "error" | "warning"
@@ -70,7 +79,11 @@ class Diagnostic:
 
 
 class NetsorWarning(UserWarning):
-    """Base of this library's warnings: what is computed as it stands and may not be meant, or takes long."""
+    """Base of this library's warnings: what is computed as it stands and may not be meant, or takes long.
+
+    >>> import warnings
+    >>> warnings.simplefilter("error", ns.NetsorWarning)  # what may not be meant stops the program
+    """
 
 
 class SlowWarning(NetsorWarning):
@@ -85,6 +98,12 @@ class NetsorError(Exception):
     """Base of all errors of this library; `diagnostic` says what, where, why and the remedy.
 
     `diagnostics` holds all that is wrong with a text, in its order, where several things are.
+
+    >>> try:
+    ...     ns.compile("mlp")
+    ... except ns.NetsorError as error:
+    ...     print(error.diagnostic.code, error.diagnostic.hint)
+    NT616 ns.programs.mlp() makes a built-in program
     """
 
     def __init__(self, diagnostic: Diagnostic | str, others: Sequence[Diagnostic] = (), **fields: Any) -> None:
@@ -98,11 +117,22 @@ class NetsorError(Exception):
 
 
 class ProgramError(NetsorError, TypeError):
-    """A line that the language does not allow (NT1xx)."""
+    """A line that the language does not allow (NT1xx).
+
+    >>> p = ns.programs.mlp()
+    >>> p.let("x1", p["x2"])  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    netsor.errors.ProgramError: NT104
+    """
 
 
 class ParseError(NetsorError, ValueError):
-    """Text that is not a listing (NT0xx)."""
+    """Text that is not a listing (NT0xx).
+
+    >>> ns.parse("h := W @")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    netsor.errors.ParseError: NT002
+    """
 
 
 class TooLargeError(NetsorError, ValueError):
@@ -113,15 +143,30 @@ class TooLargeError(NetsorError, ValueError):
 
 
 class CheckError(NetsorError, ValueError):
-    """A program whose limit is not guaranteed (NT2xx-NT5xx)."""
+    """A program whose limit is not guaranteed (NT2xx-NT5xx).
+
+    >>> ns.compile(ns.programs.tied_autoencoder())  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    netsor.errors.CheckError: NT207
+    """
 
 
 class InputError(NetsorError, ValueError):
-    """Arrays that do not fit the program (NT6xx)."""
+    """Arrays that do not fit the program (NT6xx).
+
+    >>> ns.compile(ns.programs.mlp())([1.0, 2.0])  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    netsor.errors.InputError: NT601
+    """
 
 
 class UnsupportedError(NetsorError, NotImplementedError):
-    """A limit that exists but that this version has no rule for (NT7xx)."""
+    """A limit that exists but that this version has no rule for (NT7xx).
+
+    >>> ns.compile(ns.programs.gru()).source  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    netsor.errors.UnsupportedError: NT702
+    """
 
 
 def warn(diagnostic: Diagnostic) -> None:

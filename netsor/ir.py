@@ -46,7 +46,11 @@ Kind = Literal["A", "G", "H", "C", "X"]
 
 @dataclass(frozen=True)
 class Width:
-    """A dimension that goes to infinity: `ratio` times the reference width."""
+    """A dimension that goes to infinity: `ratio` times the reference width.
+
+    >>> ns.Program().width("m", ratio=2)
+    Width(name='m', ratio=2)
+    """
 
     name: str
     ratio: Number = 1
@@ -64,7 +68,12 @@ Dimension = Width | Feature
 
 @dataclass(frozen=True)
 class Axis:
-    """A finite index (pixel row, token, time step, batch element); size None is taken from the data."""
+    """A finite index (pixel row, token, time step, batch element); size None is taken from the data.
+
+    >>> p = ns.Program()
+    >>> p.data("x", axes=(p.axis("row", 8), "col")).axes
+    (Axis(name='row', size=8), Axis(name='col', size=None))
+    """
 
     name: str
     size: int | None = None

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.gaussian_process.kernels import Hyperparameter
 from sklearn.gaussian_process.kernels import Kernel as _SklearnKernel
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from netsor.compilers.compile import Convention, compile
 from netsor.compilers.kernel import Kernel
-from netsor.compilers.predict import Prediction, predict
+from netsor.compilers.predict import Prediction, Solver, predict
 from netsor.errors import InputError
 
 __all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor", "NetsorKernel"]
@@ -42,6 +43,10 @@ class _Network(BaseEstimator):
     program: Any
     diag_reg: float
     convention: Convention
+    params: Any
+    landmarks: Any
+    solver: Solver
+    gram: Any
 
     def _arrays(self, x: Any, y: Any = "no_validation", **options: Any) -> Any:
         """Validated by scikit-learn; data beyond matrices (images, sequences) may have more axes."""
@@ -49,41 +54,56 @@ class _Network(BaseEstimator):
 
     def _fit(self, x: Any, y: Any) -> None:
         self.kernel_ = as_kernel(self.program, self.convention)
-        self.predictor_ = predict(self.kernel_, x, y, self.diag_reg)
+        self.predictor_ = predict(
+            self.kernel_, x, y, self.diag_reg, params=self.params, landmarks=self.landmarks, solver=self.solver,
+            gram=self.gram,
+        )  # fmt: skip
 
-    def _ask(self, x: Any) -> Prediction:
+    def _ask(self, x: Any, variance: bool) -> Prediction:
         raise NotImplementedError
 
-    def _predicted(self, x: Any) -> Prediction:
+    def _predicted(self, x: Any, variance: bool = False) -> Prediction:
         check_is_fitted(self)
-        return self._ask(self._arrays(x, reset=False))
+        return self._ask(self._arrays(x, reset=False), variance)
 
 
 class _Ensemble(_Network):
     """The ensemble of networks trained with the NTK for the time t (None: to the end)."""
 
     def __init__(
-        self, program: Any = "mlp", diag_reg: float = 1e-6, t: float | None = None, convention: Convention = "omega"
-    ) -> None:
+        self, program: Any = "mlp", diag_reg: float = 1e-6, t: float | None = None, convention: Convention = "omega",
+        params: Any = None, landmarks: Any = None, solver: Solver = "cholesky", gram: Any = None,
+    ) -> None:  # fmt: skip
         self.program = program
         self.diag_reg = diag_reg
         self.t = t
         self.convention = convention
+        self.params = params
+        self.landmarks = landmarks
+        self.solver = solver
+        self.gram = gram
 
-    def _ask(self, x: Any) -> Prediction:
-        return self.predictor_.ensemble(x, t=self.t)
+    def _ask(self, x: Any, variance: bool) -> Prediction:
+        return self.predictor_.ensemble(x, t=self.t, variance=variance)
 
 
 class _Process(_Network):
     """The Gaussian process with the NNGP kernel."""
 
-    def __init__(self, program: Any = "mlp", diag_reg: float = 1e-6, convention: Convention = "omega") -> None:
+    def __init__(
+        self, program: Any = "mlp", diag_reg: float = 1e-6, convention: Convention = "omega", params: Any = None,
+        landmarks: Any = None, solver: Solver = "cholesky", gram: Any = None,
+    ) -> None:  # fmt: skip
         self.program = program
         self.diag_reg = diag_reg
         self.convention = convention
+        self.params = params
+        self.landmarks = landmarks
+        self.solver = solver
+        self.gram = gram
 
-    def _ask(self, x: Any) -> Prediction:
-        return self.predictor_.gp(x)
+    def _ask(self, x: Any, variance: bool) -> Prediction:
+        return self.predictor_.gp(x, variance=variance)
 
 
 class _Regressor(RegressorMixin, _Network):
@@ -94,7 +114,7 @@ class _Regressor(RegressorMixin, _Network):
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean `[m]` or `[m, k]`; with `return_std` the standard deviation `[m]` of each output too."""
-        found = self._predicted(X)
+        found = self._predicted(X, return_std)
         mean = found.mean.numpy(force=True)
         return (mean, found.std.numpy(force=True)) if return_std else mean
 
@@ -125,7 +145,7 @@ class _Classifier(ClassifierMixin, _Network):
 
     def predict_proba(self, X: Any) -> Any:
         """The fraction `[m, classes]` of networks (samples of the process) whose largest output is the class's."""
-        found = self._predicted(X)
+        found = self._predicted(X, True)
         return largest(found.mean, found.std).numpy(force=True)
 
 
@@ -145,7 +165,8 @@ class NTKRegressor(_Regressor, _Ensemble):
     """The mean over infinitely wide networks trained by gradient flow on the squared error for the time t.
 
     `program` is a Program, the name of a built-in one, or a compiled Kernel; `convention` is that of `ns.compile`;
-    `diag_reg` is added to the training kernels relative to the mean of their diagonals (`ns.predict`).
+    `diag_reg` (added to the training kernels relative to the mean of their diagonals), `params`, `landmarks`, `solver`
+    and `gram` are those of `ns.predict`.
     """
 
 
@@ -162,12 +183,21 @@ class NNGPClassifier(_Classifier, _Process):
 
 
 class NetsorKernel(_SklearnKernel):
-    """The NNGP (or NTK) of a program as a kernel of scikit-learn's Gaussian processes, without hyperparameters."""
+    """The NNGP (or NTK) of a program as a kernel of scikit-learn's Gaussian processes.
 
-    def __init__(self, program: Any = "mlp", which: str = "nngp", convention: Convention = "omega") -> None:
+    The program's parameters are its hyperparameters: `params` are their values by name (1 where not given), and each is
+    fitted within `params_bounds`, or kept when these are "fixed".
+    """
+
+    def __init__(
+        self, program: Any = "mlp", which: str = "nngp", convention: Convention = "omega", params: Any = None,
+        params_bounds: Any = (1e-5, 1e5),
+    ) -> None:  # fmt: skip
         self.program = program
         self.which = which
         self.convention = convention
+        self.params = params
+        self.params_bounds = params_bounds
 
     @property
     def _kernel(self) -> Kernel:
@@ -177,16 +207,55 @@ class NetsorKernel(_SklearnKernel):
         kernel: Kernel = made[2]
         return kernel
 
+    # ------------------------------------------------------------ hyperparameters
+
+    @property
+    def _values(self) -> dict[str, float]:
+        return dict.fromkeys(self._kernel.parameters, 1.0) | dict(self.params or {})
+
+    @property
+    def hyperparameters(self) -> list[Hyperparameter]:
+        """One for each parameter of the program."""
+        return [Hyperparameter(name, "numeric", self.params_bounds) for name in self._kernel.parameters]
+
+    @property
+    def theta(self) -> Any:
+        """The logarithms of the parameters that are fitted."""
+        return np.log([self._values[h.name] for h in self.hyperparameters if not h.fixed])
+
+    @theta.setter
+    def theta(self, theta: Any) -> None:
+        free = [h.name for h in self.hyperparameters if not h.fixed]
+        self.params = self._values | dict(zip(free, map(float, np.exp(theta)), strict=True))
+
+    # ------------------------------------------------------------ values
+
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
-        """`[n, m]`, and the gradient `[n, n, 0]`."""
-        value = getattr(self._kernel(np.asarray(X), Y if Y is None else np.asarray(Y), get=self.which), self.which)
-        matrix = value.numpy(force=True)
-        return (matrix, np.empty((*matrix.shape, 0))) if eval_gradient else matrix
+        """`[n, m]`, and the gradient `[n, n, k]` in the logarithms of the k parameters that are fitted."""
+        x, y = np.asarray(X), None if Y is None else np.asarray(Y)
+        if not eval_gradient:
+            return self._kernel(x, y, get=self.which, params=self._values)[self.which].numpy(force=True)
+        free = [h.name for h in self.hyperparameters if not h.fixed]
+        if not free:
+            matrix = self(X)
+            return matrix, np.empty((*matrix.shape, 0))
+
+        def value(theta: torch.Tensor) -> torch.Tensor:
+            params = self._values | dict(zip(free, theta.exp().unbind(), strict=True))
+            found: torch.Tensor = self._kernel(x, get=self.which, params=params)[self.which]
+            return found
+
+        theta = torch.from_numpy(self.theta)
+        slopes: list[Any] = [
+            torch.func.jvp(value, (theta,), (direction,)) for direction in torch.eye(len(theta)).to(theta)
+        ]
+        return slopes[0][0].numpy(force=True), torch.stack([s for _, s in slopes], 2).numpy(force=True)
 
     def diag(self, X: Any) -> Any:
         """K(x, x) for every x."""
-        value = getattr(self._kernel.diag(np.asarray(X), get=self.which), self.which)
-        return value.numpy(force=True).copy()
+        return (
+            self._kernel.diag(np.asarray(X), get=self.which, params=self._values)[self.which].numpy(force=True).copy()
+        )
 
     def is_stationary(self) -> bool:
         """Kernels of networks depend on the norms of their inputs."""

@@ -22,8 +22,9 @@ def trained(
     model: Model, shapes: Shapes, x: Any, y: Any, n: int, seeds: int, lr: float, batches: Sequence[Sequence[int]],
     loss: Callable[[Tensor, Tensor], Tensor] = lambda f, y: (f - y).square() / 2, mean: bool = True, tests: Any = None,
     rates: Mapping[str, float] | None = None, momentum: float = 0, decay: float = 0, seed: int = 0,
+    see: Callable[[Parameters, Tensor], None] = lambda params, x: None,
 ) -> Tensor:  # fmt: skip
-    """f after every step, `[step, seed, sample, …]`, on the training samples and the tests."""
+    """f after every step, `[step, seed, sample, …]`, on training samples and tests; `see` is shown all steps."""
     params = {k: w.requires_grad_() for k, w in drawn(shapes(n), seeds, seed).items()}
     groups = [
         {"params": [w], "lr": (rates or {}).get(k, lr) * n, "weight_decay": decay / n} for k, w in params.items()
@@ -33,6 +34,7 @@ def trained(
     everything = data if tests is None else torch.cat([data, torch.as_tensor(np.asarray(tests))])
     found = []
     for batch in batches:
+        see(params, everything)
         with torch.no_grad():
             found.append(model(params, everything))
         places = list(batch)
@@ -40,6 +42,7 @@ def trained(
         values = loss(model(params, data[places]), target[places])
         (values.sum() / (len(places) if mean else 1)).backward()
         optimiser.step()
+    see(params, everything)
     with torch.no_grad():
         found.append(model(params, everything))
     return torch.stack(found)
@@ -57,3 +60,12 @@ def extrapolated(run: Callable[[int, int], Tensor], n: int, seeds: int, parts: i
     mean = 2 * two.mean(1) - one.mean(1)
     error = (4 * two.var(1) + one.var(1)) / (seeds * parts)
     return mean, error.sqrt()
+
+
+def tangent_kernel(model: Model, params: Parameters, x: Tensor, n: int) -> Tensor:
+    """n Σ ⟨∂f, ∂f′⟩ over all parameters of one seed, `[sample, sample′]` or `[sample, sample′, output, output′]`."""
+    f = model(params, x)[0]
+    rows = [torch.autograd.grad(value, list(params.values()), retain_graph=True) for value in f.flatten()]
+    jacobian = torch.stack([torch.cat([g.flatten() for g in row]) for row in rows])
+    kernel: Tensor = (n * jacobian @ jacobian.T).reshape(*f.shape, *f.shape)
+    return kernel if f.ndim == 1 else kernel.transpose(1, 2)

@@ -129,7 +129,7 @@ class _Renaming:
 
     def expression(self, e: Any) -> Any:
         return e.replace(
-            lambda x: isinstance(x, Head) and not x.spec.known,
+            lambda x: isinstance(x, Head) and not x.spec.builtin,
             lambda x: self.function(x.spec).head(*(self.expression(a) for a in x.args)),
         )
 

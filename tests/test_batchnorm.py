@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from engine_functions import absolute, relu
 from load import assert_close, cases, load
 from torch import Tensor
 
@@ -20,7 +21,7 @@ from netsor.errors import InputError
 from netsor.layers import batch_norm
 
 EXACT = ("relu", "abs", "identity")
-FUNCTIONS = {"relu": expectation.relu(), "abs": expectation.absolute(), "identity": expectation.power(1)}
+FUNCTIONS = {"relu": relu(), "abs": absolute(), "identity": expectation.power(1)}
 NETS = [c for c in cases("bn_net_*") if load(c).data["params"]["phi"] in EXACT]
 
 

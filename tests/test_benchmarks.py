@@ -15,6 +15,9 @@ COMMANDS = {
     "scaling-pixels": ("scaling.py", "--case", "pixels"),
     "scaling-first-call": ("scaling.py", "--case", "first-call"),
     "cliffs": ("cliffs.py",),
+    "datasets": ("datasets.py", "--case", "iris", "--case", "linnerud"),
+    "large": ("large.py",),
+    "large-cg": ("large.py", "--solver", "cg"),
     "gpu": ("gpu.py", "--device", "cpu", "--case", "gcn"),
 }
 

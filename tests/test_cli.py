@@ -315,8 +315,16 @@ def test_train(run: Run) -> None:
     assert np.shape(found["finite"]["16"]) == (2, 2)
     code, out, _ = run(*command, "0.5", "--steps", "1", "--widths", "16", "--seeds", "2")
     assert (code, "n = 16" in out, len(out.splitlines())) == (0, True, 4)
-    for wrong in (("fast", "--steps", "1"), ("0.5", "--steps", "-1"), ("-1", "--steps", "1")):
-        assert run(*command, *wrong)[0] == 2
+    code, out, _ = run(*command, "0.5", "--steps", "1", "--widths", "16", "--seeds", "1", "--kernels", "0,1", "--json")
+    kernels = json.loads(out)["kernels"]
+    assert (code, np.shape(kernels["ntk[1]"]), np.shape(kernels["features_alignment[0]"])) == (0, (4, 4), ())
+    for wrong in (
+        ("fast", "--steps", "1"), ("0.5", "--steps", "-1"), ("-1", "--steps", "1"), ("nan", "--steps", "1"),
+        ("0.5", "--steps", "1", "--kernels", "2"), ("0.5", "--steps", "1", "--kernels", "last"),
+        ("0.5", "--steps", "1", "--test", "targets.npy"), ("0.5", "--steps", "1", "--loss", "cross-entropy"),
+    ):  # fmt: skip
+        code, out, err = run(*command, *wrong)
+        assert (code, out, "Traceback" in err) == (2, "", False)
 
 
 def process(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -540,3 +548,29 @@ def test_check_loads_neither_torch_nor_scipy() -> None:
     script += "print(*[m for m in ('torch', 'scipy', 'matplotlib', 'tqdm') if m in sys.modules]); sys.exit(code)"
     done = process(sys.executable, "-c", script)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, ""), done.stderr
+
+
+# ---------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("netsor sim", ["simulate"]), ("netsor derive --for", ["--format"]), ("netsor derive --format la", ["latex"]),
+     ("netsor check net", ["net.netsor"]), ("netsor kernel mlp --x X", ["X.npy"])],
+)  # fmt: skip
+def test_bash_completes(words: str, expected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    for name in ("net.netsor", "X.npy"):
+        (tmp_path / name).touch()
+    (tmp_path / "complete.sh").write_text(capsys.readouterr().out)
+    given = f"COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}"
+    ask = f'source complete.sh; {given}; _shtab_netsor; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == expected
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in ("check", "report", "--output-file", "completion"))

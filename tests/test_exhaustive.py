@@ -137,7 +137,7 @@ KNOW_LINES = {
     "netsor/checker/independence/elements.py", "netsor/checker/regularity/scalars.py",
     "netsor/checker/typing/lines.py", "netsor/checker/typing/structure.py", "netsor/facts.py",
     "netsor/passes/adjoints.py", "netsor/passes/sgd/batch.py", "netsor/passes/sgd/relabel.py",
-    "netsor/passes/bind.py", "netsor/passes/unit_variance.py", "netsor/passes/unroll.py", "netsor/positions.py",
+    "netsor/passes/bind.py", "netsor/passes/unit_variance.py", "netsor/passes/unroll.py", "netsor/indexing.py",
     "netsor/run/lines.py",
     "netsor/run/shapes.py", "netsor/signs/flips.py", "netsor/text/formal.py", "netsor/text/notation.py",
     "netsor/text/printer.py", "netsor/types.py",

@@ -73,6 +73,8 @@ def test_literals_hold_any_text(text: str) -> None:
     "assert 1", "x = 'a'.format", "x = data", "@torch.abs\ndef f(x):\n    return x", "rt.E2 = 1", "x = {*()}",
     "def f(*x):\n    return x", "def f(__x):\n    return __x", "x = __builtins__", "x = __import__('os')", "del rt",
     "x = rt.itertools", "x = 1\nx += 1", "x = await_", "for rt in ():\n    x = 1", "def f(rt):\n    return rt",
+    "x = math.sqrt(math.sqrt(4))", "x = 1 + 2 * 3", "x = lambda y: y + 1",
+    "x = 1\ny = rt.add(x[:, None], 1)",
 ])  # fmt: skip
 def test_only_what_the_printers_make_is_executed(text: str) -> None:
     with pytest.raises(checked.ForeignCodeError):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("torch", "scipy", "matplotlib", "sklearn")
+HEAVY = ("torch", "scipy", "matplotlib", "sklearn", "gpytorch")
 
 
 def loaded_by(statements: str) -> set[str]:

@@ -11,6 +11,7 @@ import pytest
 import sympy as sp
 import torch
 from compositions import each
+from engine_functions import tanh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_compositions import LIBRARY
@@ -19,7 +20,6 @@ import netsor as ns
 from netsor import ir, programs
 from netsor.compilers import runtime
 from netsor.compilers.derive.entries import values
-from netsor.compilers.expectation import tanh
 from netsor.compilers.expectation.blocks import buffers, fast, mehler
 from netsor.compilers.expectation.blocks.scratch import scratch
 from netsor.compilers.lowering.build.code import Code

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from engine_functions import relu
 from torch import Tensor
 
 import netsor as ns
 from netsor import ir, programs
-from netsor.compilers import expectation
 from netsor.compilers.expectation.radial import radial
 from netsor.layers import batch_norm
 
 Array = np.ndarray[Any, Any]
-RELU = expectation.relu()
+RELU = relu()
 
 
 def tensor(x: Any) -> Tensor:

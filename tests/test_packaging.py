@@ -62,6 +62,9 @@ def test_folders_map_to_import_names(config: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["compilers", "programs"])
 def test_links_are_relative_and_point_home(name: str) -> None:
     link = ROOT / "netsor" / name
+    if (ROOT / "PKG-INFO").is_file():  # an unpacked source distribution: it is installed before it is used
+        assert not link.exists()
+        return
     assert link.is_symlink()
     assert os.readlink(link) == f"../{name}"
 
@@ -106,3 +109,11 @@ def test_constraints_pin_what_the_extras_ask(config: dict[str, Any]) -> None:
     extras = config["project"]["optional-dependencies"].values()
     wanted = {re.split(r"[<>=\[]", r)[0].lower() for rs in (config["project"]["dependencies"], *extras) for r in rs}
     assert wanted - {"netsor"} <= pinned
+
+
+def test_a_release_is_the_version_that_is_cited(config: dict[str, Any]) -> None:
+    version = config["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version = {{{version}}}" in (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
+    source = (ROOT / "netsor" / "__init__.py").read_text(encoding="utf-8")
+    assert f'__version__ = "{version}"' in source

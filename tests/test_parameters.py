@@ -17,6 +17,7 @@ from torch import Tensor
 
 import netsor as ns
 from netsor import programs
+from netsor.cli import main
 from netsor.errors import InputError, NetsorError, ProgramError, UnsupportedError
 
 S, B = sp.symbols("s b")
@@ -219,7 +220,7 @@ def test_errors() -> None:
     with pytest.raises(InputError, match=r"one real number, got shape \(2,\)"):
         kernel(x, params={"s": [1.0, 2.0], "b": 1.0, "v": 1.0})
     with pytest.raises(ProgramError, match="var='v'"):
-        programs.mlp(var_w=torch.tensor(1.0, requires_grad=True))  # type: ignore[arg-type]
+        programs.mlp(var_w=torch.tensor(1.0, requires_grad=True))
     with pytest.raises(ProgramError, match="no sum, product or power"):
         programs.mlp(var_w=sp.exp(S))
     with pytest.raises(ProgramError, match="not seen to be positive"):
@@ -228,3 +229,33 @@ def test_errors() -> None:
         ns.bind(CASES["mlp"][0], {"z": 1})
     with pytest.raises(InputError, match="positive numbers"):
         ns.bind(CASES["mlp"][0], {"s": 0})
+
+
+def test_positional_embeddings() -> None:
+    p = ns.Program("positions")
+    n, token = p.width("n"), p.axis("token", 2)
+    x = p.data("x", axes=(token,))
+    e = p.vector("e", n, var=S, axes=(token,), axis_cov=((1.0, 0.5), (0.5, 1.0)), trainable=True)
+    h = p.matrix("W", n, x, var="w") @ x + e
+    p.output(p.readout("v", n), ns.relu(h).mean("token"))
+    values, X = {"s": 1.3, "w": 0.7}, data(3, 2, 4)
+    for convention in ("omega", "unit"):
+        kernel = ns.compile(p, convention=convention)
+        wanted = ns.compile(ns.bind(p, values), convention=convention)(X)
+        torch.testing.assert_close(kernel(X, params=values).ntk, wanted.ntk, rtol=1e-12, atol=0)
+    assert "var s" in str(CASES["mlp"][0].unroll())
+    with pytest.raises(ProgramError, match=r"cov of e is s/2, no number"):
+        p.unroll()
+
+
+def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("X.npy", data(3, 2))
+    command = ["kernel", "mlp", "--set", "var_w=s", "--set", "var_b=b", "--x", "X.npy", "-o", "K.npz"]
+    assert main([*command, "--param", "s=1.5", "--param", "b=0.2"]) == 0
+    wanted = ns.compile(programs.mlp(var_w=1.5, var_b=0.2))(data(3, 2))
+    with np.load("K.npz") as found:
+        np.testing.assert_allclose(found["ntk"], wanted.ntk, rtol=1e-12)
+    assert main([*command[:-1], "L.npz", "--param", "s=1.5"]) == 2
+    assert "the parameter b of mlp has no value" in capsys.readouterr().err
+    assert main([*command[:-1], "L.npz", "--param", "s=much"]) == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,20 @@ def test_the_posterior_is_the_gaussian_conditional(kernel: Any, blocks: Any, whi
     want = prior - across @ np.linalg.solve(ridged, across.T)
     np.testing.assert_allclose(found.covariance, want, atol=1e-12)
     np.testing.assert_allclose(found.variance, np.diag(want), atol=1e-12)
+
+
+def test_predictions_of_neural_tangents() -> None:
+    """benchmarks/peer_predictions.py says how they were made."""
+    vectors = json.loads((Path(__file__).parent / "vectors" / "predictions.json").read_text())
+    x, y, t = (np.array(vectors["inputs"][k]) for k in ("x", "y", "test"))
+    kernel = ns.compile(ns.programs.mlp(2, "erf", 1.5, 0.3, 0.8), convention="unit")
+    assert ns.predict(kernel, x, y).max_learning_rate == pytest.approx(vectors["max_learning_rate"], rel=1e-8)
+    for case in vectors["cases"]:
+        predictor = ns.predict(kernel, x, y, case["diag_reg"])
+        gp = case["get"] == "nngp"
+        found = predictor.gp(t, covariance=True) if gp else predictor.ensemble(t, case["t"], covariance=True)
+        np.testing.assert_allclose(found.mean, case["mean"], rtol=vectors["tolerance"], atol=1e-10)
+        np.testing.assert_allclose(found.covariance, case["covariance"], rtol=vectors["tolerance"], atol=1e-10)
 
 
 def propagated(blocks: Any, t: float, steps: int) -> tuple[Any, Any]:

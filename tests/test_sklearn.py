@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,3 +102,55 @@ def test_other_errors_are_scikit_learns() -> None:
     fit: Any = nsk.NTKRegressor().fit
     with pytest.raises(ValueError, match="NaN"):
         fit([[float("nan"), 1.0]], [1.0])
+
+
+# ---------------------------------------------------------------- parameters, landmarks, stores
+
+
+def test_estimators_take_what_predictions_take(tmp_path: Path) -> None:
+    program = ns.programs.mlp(2, "erf", "w", "b")
+    kernel, values = ns.compile(program), {"w": 1.5, "b": 0.2}
+    rng = np.random.default_rng(3)
+    x, t = rng.normal(size=(20, 3)), rng.normal(size=(4, 3))
+    y = np.sin(x[:, 0])
+    wanted = ns.predict(kernel, x, y, 1e-3, params=values).ensemble(t)
+    kernel.gram(x, tile=8, store=tmp_path / "k.zarr", params=values)
+    for more in ({}, {"landmarks": 20}, {"solver": "cg"}, {"gram": str(tmp_path / "k.zarr")}):
+        model = nsk.NTKRegressor(program, 1e-3, params=values, **more).fit(x, y)
+        mean, std = model.predict(t, return_std=True)
+        np.testing.assert_allclose(mean, wanted.mean, rtol=1e-5)
+        np.testing.assert_allclose(std, wanted.std, rtol=1e-4)
+        np.testing.assert_allclose(model.predict(t), mean, rtol=1e-9)
+
+
+def test_gradients_in_the_parameters_of_a_kernel() -> None:
+    from sklearn.gaussian_process.kernels import WhiteKernel
+
+    x = np.random.default_rng(3).normal(size=(5, 3))
+    for kernel in (
+        nsk.NetsorKernel(ns.programs.mlp(2, "erf", "w", "b"), params={"w": 1.5}),
+        2.0 * nsk.NetsorKernel(ns.programs.mlp(2, "erf", "w", "b"), "ntk") + WhiteKernel(0.1),
+    ):
+        matrix, slopes = kernel(x, eval_gradient=True)
+        np.testing.assert_allclose(matrix, kernel(x), rtol=1e-12)
+        for i, theta in enumerate(kernel.theta):
+            up, down = kernel.theta.copy(), kernel.theta.copy()
+            up[i], down[i] = theta + 1e-5, theta - 1e-5
+            moved = kernel.clone_with_theta(up)(x) - kernel.clone_with_theta(down)(x)
+            np.testing.assert_allclose(slopes[:, :, i], moved / 2e-5, rtol=1e-6, atol=1e-8)
+
+
+def test_a_fit_of_the_parameters() -> None:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+
+    x = np.random.default_rng(3).normal(size=(25, 3))
+    y = np.sin(2 * x[:, 0])
+    kernel = nsk.NetsorKernel(ns.programs.mlp(1, "erf", "w", "b", "v"), params_bounds=(1e-2, 1e2))
+    model = GaussianProcessRegressor(kernel, alpha=1e-4).fit(x, y)
+    before = model.log_marginal_likelihood(kernel.theta)
+    assert model.log_marginal_likelihood(model.kernel_.theta) > before + 1
+    params = model.kernel_.params
+    found = ns.predict(ns.compile(kernel.program), x, y, params=params)
+    assert set(params) == {"w", "b", "v"} and found.training.samples == 25
+    fixed = nsk.NetsorKernel(kernel.program, params=params, params_bounds="fixed")
+    assert fixed.n_dims == 0 and fixed(x, eval_gradient=True)[1].shape == (25, 25, 0)

@@ -68,7 +68,7 @@ def test_source_is_readable() -> None:
     assert torch_source(ns.tanh(h) * sp.Rational("1.44"), names) == "1.44 * torch.tanh(h1)"
     assert torch_source(h / sp.sqrt(b + sp.Rational("1e-5")), names) == "h1 / torch.sqrt(b1 + 1e-05)"
     assert torch_source(sp.Max(h, b), names) == "torch.maximum(b1, h1)"
-    assert torch_source(ns.tanh.prime.sym(h), names) == "1 - torch.tanh(h1) ** 2"
+    assert torch_source(ns.tanh.prime.sym(h), names) == "4 * torch.sigmoid(2 * h1) * torch.sigmoid(-2 * h1)"
 
 
 def test_constants_and_sympy_functions() -> None:

@@ -126,6 +126,13 @@ def three_model(p: Parameters, x: Tensor) -> Tensor:
     return read(p["v"], dense(p["V"], dense(p["W"], embed(p["U"], x))))
 
 
+def deep_model(p: Parameters, x: Tensor) -> Tensor:
+    h = torch.tanh(embed(p["W1"], x) + p["b1"][:, None])
+    for l in (2, 3):
+        h = torch.tanh(dense(p[f"W{l}"], h) + p[f"b{l}"][:, None])
+    return read(p["v"], h)
+
+
 def tied() -> ns.Program:
     p = ns.Program("tied")
     n, x = p.width("n"), p.data("x")
@@ -243,6 +250,10 @@ def against_networks(
 
 NETWORKS: dict[str, Any] = {
     "mlp": (mlp(depth=2, phi="tanh"), mlp_model, mlp_shapes, X, Y, 2, 0.7, {"tests": TESTS}),
+    "three hidden layers": (
+        mlp(depth=3, phi="tanh"), deep_model, lambda n: {**mlp_shapes(n), "W3": (n, n), "b3": (n,)}, X, Y, 2, 0.7,
+        {"tests": TESTS},
+    ),
     "three linear layers": (
         three(), three_model, lambda n: {"U": (n, 2), "V": (n, n), "W": (n, n), "v": (n,)}, X, Y, 2, 0.3, {},
     ),
@@ -498,7 +509,12 @@ BAD: dict[str, tuple[Mapping[str, Any], str, str]] = {
     "targets nan": ({"targets": Y * np.nan}, "NT603", "targets"),
     "inputs": ({"inputs": X[0]}, "NT601", "dimensions"),
     "inputs nan": ({"inputs": X * np.nan}, "NT603", "sample 0"),
-    "inputs ragged": ({"p": rnn(), "inputs": [[[1.0]], [[1.0], [2.0]], [[1.0]]]}, "NT601", "one array"),
+    "inputs ragged": ({"p": rnn(), "inputs": [[[1.0]], [[1.0], [2.0]], [[1.0]]]}, "NT634", "different sizes"),
+    "inputs ragged arrays": ({"p": rnn(), "inputs": [X[:1], X[:2], X[:1]]}, "NT634", "one size"),
+    "inputs of words": ({"inputs": [["a", "b"]] * 3}, "NT601", "not an array of numbers"),
+    "inputs complex": ({"inputs": X * 1j}, "NT601", "complex"),
+    "targets complex": ({"targets": Y * 1j}, "NT601", "complex"),
+    "targets of words": ({"targets": ["a", "b", "c"]}, "NT601", "not an array of numbers"),
     "input names": ({"inputs": {"z": X}}, "NT604", "inputs are x"),
     "no samples": ({"inputs": X[:0], "targets": Y[:0]}, "NT602", "at least one"),
     "test inputs": ({"test_inputs": np.ones((1, 3))}, "NT602", "test"),

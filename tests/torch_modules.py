@@ -10,7 +10,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, jacrev, vmap
 
-from netsor.compilers.lift import Lifted
+from netsor.compilers.finite.inputs import bind
+from netsor.compilers.finite.kernels import ntk_terms
+from netsor.compilers.finite.network import Network
+from netsor.compilers.finite.order import steps
+from netsor.compilers.lift import Lifted, from_torch
 
 Make = Callable[[int], nn.Module]
 
@@ -138,10 +142,18 @@ def inputs(name: str, count: int = 2) -> torch.Tensor:
     return torch.randn(count, *shape, generator=g, dtype=torch.float64)
 
 
-def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[str, float]) -> tuple[torch.Tensor, ...]:
+NOT_MAPPED = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)  # torch.func.vmap has no rule
+
+
+def empirical(make: Make, x: Any, n: int, draws: int, rates: Mapping[str, float]) -> tuple[torch.Tensor, ...]:
     """f fᵀ and Σ_p η_p ∂f ∂fᵀ of the first output, one matrix per draw."""
+    first = make(n)
+    names = [name for name, _ in first.named_parameters() if rates.get(name)]
+    large = sum(p.numel() for p in first.parameters()) > 3e5
+    if large or isinstance(x, tuple) or any(isinstance(m, NOT_MAPPED) for m in first.modules()):
+        parts = [_of_one(make(n).double(), x, names, rates) for _ in range(draws)]
+        return tuple(torch.stack(part) for part in zip(*parts, strict=True))
     modules = [make(n).double() for _ in range(draws)]
-    names = [name for name, _ in modules[0].named_parameters() if rates.get(name)]
     stacked = {k: torch.stack([dict(m.named_parameters())[k].detach() for m in modules]) for k, _ in
                modules[0].named_parameters()}  # fmt: skip
 
@@ -160,15 +172,75 @@ def empirical(make: Make, x: torch.Tensor, n: int, draws: int, rates: Mapping[st
     return tuple(torch.cat(part) for part in zip(*found, strict=True))
 
 
-def scores(lifted: Lifted, make: Make, x: torch.Tensor, limits: Sequence[torch.Tensor], n: int, draws: int) -> float:
-    """The largest |z| of the kernels extrapolated in 1/n from n and 2n against the limits (NNGP, NTK)."""
+def _of_one(
+    module: nn.Module, x: Any, names: Sequence[str], rates: Mapping[str, float]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    y = module(*x if isinstance(x, tuple) else (x,))
+    y = y.reshape(len(y), -1)[:, 0]
+    params = [dict(module.named_parameters())[name] for name in names]
+    grads = [torch.autograd.grad(v, params, retain_graph=True, materialize_grads=True) for v in y]
+    ntk = torch.zeros(len(y), len(y), dtype=y.dtype)
+    for name, column in zip(names, zip(*grads, strict=True), strict=True):
+        j = torch.stack([g.flatten() for g in column])
+        ntk = ntk + rates[name] * (j @ j.T)
+    y = y.detach()
+    return y[:, None] * y[None, :], ntk
+
+
+def replayed(lifted: Lifted, module: nn.Module, x: Any, n: int) -> tuple[tuple[torch.Tensor, ...], ...]:
+    """(f fᵀ, Θ) of the program with the module's own arrays at its width, and of the module: one network."""
+    module = module.double()
+    gone = {row.parameter for row in lifted.rows if row.array == "0 in the limit"}
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            p.mul_(0 if name in gone else 1)
+    (group,) = bind(lifted.program, lifted.arrange(*x) if isinstance(x, tuple) else lifted.arrange(x))
+    network = Network(lifted.program, steps(lifted.program.lines), group, n)
+    arrays = lifted.arrays(module)
+    fixed = {line.out.name: torch.ones(network.binding.dimension(line.out.rows), dtype=torch.float64)
+             for line in lifted.program.lines if line.out.name.startswith("one ")}  # fmt: skip
+    result = network.run(arrays | fixed)
+    y = result.outputs["f"].detach().reshape(len(network.group.samples), -1)[:, 0]
+    terms = ntk_terms([network], [result], arrays | fixed, "f", "autograd")
+    ntk = sum((t.detach().reshape(len(y), len(y), -1)[..., 0] for t in terms.values()), torch.zeros(()).double())
+    rates = lifted.rates(n)
+    names = [name for name, _ in module.named_parameters() if rates.get(name)]
+    return (y[:, None] * y[None, :], ntk), _of_one(module, x, names, rates)
+
+
+def floats(x: Any) -> tuple[torch.Tensor, ...]:
+    """Inputs as the modules take them when they are lifted."""
+    return tuple(t.float() if t.is_floating_point() else t for t in (x if isinstance(x, tuple) else (x,)))
+
+
+def same_as_module(make: Make, x: Any) -> Lifted:
+    """The lifted program is the module at width 12, and says of each parameter what became of it."""
+    torch.manual_seed(1)
+    lifted = from_torch(make, floats(x), parametrisation="ntk")
+    for a, b in zip(*replayed(lifted, make(12), x, 12), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-13)
+    arrays = {line.out.name for line in lifted.program.lines}
+    rows = {row.parameter: row.array for row in lifted.rows}
+    for parameter, _ in make(32).named_parameters():
+        said_so = any(parameter in f.message for f in lifted.findings if f.code in ("NT809", "NT818"))
+        assert rows.get(parameter) in arrays or said_so, parameter
+    return lifted
+
+
+def scores(
+    lifted: Lifted, make: Make, x: Any, limits: Sequence[torch.Tensor], n: int, draws: int, errors: Any = (0.0, 0.0)
+) -> float:  # fmt: skip
+    """The largest |z| of the kernels extrapolated in 1/n from n and 2n against the limits (NNGP, NTK).
+
+    `errors` are standard errors of the limits.
+    """
     small, large = (empirical(make, x, m, draws, lifted.rates(m)) for m in (n, 2 * n))
     worst = 0.0
-    for a, b, limit in zip(small, large, limits, strict=True):
+    for a, b, limit, own in zip(small, large, limits, errors, strict=True):
         mean = 2 * b.mean(0) - a.mean(0)
-        error = ((4 * b.var(0) + a.var(0)) / draws).sqrt()
+        error = ((4 * b.var(0) + a.var(0)) / draws + own**2).sqrt()
         worst = max(worst, float(((mean - limit) / error).abs().max()))
     return worst
 
 
-__all__ = ["ZOO", "empirical", "inputs", "scores"]
+__all__ = ["ZOO", "empirical", "floats", "inputs", "same_as_module", "scores"]

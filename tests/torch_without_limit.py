@@ -126,8 +126,51 @@ def wide_constant(n: int) -> nn.Module:
     return Net(lambda m, x: m.out(m.a(x) + torch.arange(n)), a=nn.Linear(4, n), out=nn.Linear(n, 1))
 
 
-def grouped(n: int) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, n, 3), nn.Conv2d(n, n, 2, groups=n), nn.Flatten(), nn.Linear(n, 1))
+def recurrent(layer: Any, read: Any = lambda r: r[0][:, -1]) -> Any:
+    """A recurrent layer, by width, and a readout of its last state."""
+
+    def make(n: int) -> nn.Module:
+        return Net(lambda m, x: m.out(read(m.r(x))), r=layer(n), out=nn.Linear(n, 1))
+
+    return make
+
+
+def embedded(middle: Any, **parts: Any) -> Any:
+    """A linear layer, something in the middle, and a readout."""
+
+    def make(n: int) -> nn.Module:
+        made = {k: part(n) for k, part in parts.items()}
+        return Net(lambda m, x: m.out(middle(m, m.a(x))), a=nn.Linear(4, n), out=nn.Linear(n, 1), **made)
+
+    return make
+
+
+def images(middle: Any, out: Any = lambda n: nn.Linear(n, 1)) -> Any:
+    """A convolution, a layer by width, the mean over positions and a readout."""
+
+    def make(n: int) -> nn.Module:
+        return Net(lambda m, x: m.out(torch.tanh(m.b(m.a(x))).mean((2, 3))), a=nn.Conv2d(3, n, 3), b=middle(n),
+                   out=out(n))  # fmt: skip
+
+    return make
+
+
+def depthwise_of_data(n: int) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 3 * n, 3, groups=3), nn.Flatten(), nn.Linear(12 * n, 1))
+
+
+def transposed_output(n: int) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, n, 3), nn.ReLU(), nn.ConvTranspose2d(n, 3, 3))
+
+
+def encoder(n: int) -> nn.Module:
+    layer = nn.TransformerEncoderLayer(n, 2, n, dropout=0.0, batch_first=True)
+    return Net(lambda m, x: m.out(m.e(m.a(x)).mean(1)), a=nn.Linear(4, n), e=layer, out=nn.Linear(n, 1))
+
+
+def masked_and_read(m: Any, h: torch.Tensor) -> Any:
+    scores = (h @ h.transpose(1, 2) / h.shape[-1]).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+    return (torch.sigmoid(scores) @ h).mean(1)
 
 
 def lstm(n: int) -> nn.Module:
@@ -147,6 +190,20 @@ WITHOUT: dict[str, tuple[Any, torch.Tensor]] = {
     "copied": (copied, X), "product": (product, X), "finite_parameter": (finite_parameter, X),
     "after_the_output": (after_the_output, X), "depends_on_the_width": (depends_on_the_width, X),
     "odd_width": (odd_width, X), "batch_mean": (batch_mean, X), "sum_over_batch": (sum_over_batch, X),
-    "wide_constant": (wide_constant, X), "grouped": (grouped, IMAGE), "lstm": (lstm, TOKENS),
-    "mixed_orders": (mixed_orders, X),
+    "wide_constant": (wide_constant, X), "lstm": (lstm, TOKENS),
+    "mixed_orders": (mixed_orders, X), "encoder": (encoder, TOKENS),
+    "relu_rnn": (recurrent(lambda n: nn.RNN(4, n, batch_first=True, nonlinearity="relu")), TOKENS),
+    "time_first": (recurrent(lambda n: nn.GRU(4, n)), TOKENS),
+    "projected": (recurrent(lambda n: nn.LSTM(4, 2 * n, batch_first=True, proj_size=n)), TOKENS),
+    "dropped_states": (recurrent(lambda n: nn.GRU(4, n, 2, batch_first=True, dropout=0.1)), TOKENS),
+    "softmax_of_a_width": (embedded(lambda m, h: h.softmax(-1)), X),
+    "quotient": (embedded(lambda m, h: h / m.b(h), b=lambda n: nn.Linear(n, n)), X),
+    "masked_and_read": (embedded(masked_and_read), TOKENS),
+    "sorted": (embedded(lambda m, h: h.sort(-1).values), X),
+    "depthwise_of_data": (depthwise_of_data, IMAGE), "transposed_output": (transposed_output, IMAGE),
+    "growing_groups": (images(lambda n: nn.Conv2d(n, n, 1, groups=n // 4)), IMAGE),
+    "growing_norm_groups": (images(lambda n: nn.GroupNorm(n // 4, n)), IMAGE),
+    "ceil_mode": (images(lambda n: nn.AvgPool2d(2, ceil_mode=True)), IMAGE),
+    "joined_with_data": (lambda n: Net(lambda m, x: m.out(torch.cat([m.a(x), x], -1)), a=nn.Linear(4, n),
+                                       out=nn.Linear(n + 4, 1)), X),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, assert_never, cast
 
 import sympy as sp
@@ -43,8 +44,11 @@ from netsor.compilers.expectation.quadrature.several import CHUNK as JOINT
 from netsor.compilers.expectation.radial import CHUNK as RADIAL
 from netsor.compilers.expectation.radial import nodes
 from netsor.compilers.expectation.series.hermite import DEGREES
-from netsor.compilers.lowering.schedule import in_order, scheduled
-from netsor.functions import Head
+from netsor.compilers.lowering.build.recursion import plan
+from netsor.compilers.lowering.plan.operands import Name
+from netsor.compilers.lowering.plan.order import Free, unguarded
+from netsor.compilers.lowering.plan.uses import into, view_of
+from netsor.functions import Head, write_out
 from netsor.sizes import number
 
 TEMPORARY = 6  # tensors like an entry's that its evaluation holds beside it
@@ -55,9 +59,9 @@ POLAR = 1 << 17  # nodes of an expectation of several Gaussians
 SERIES = sum(DEGREES)  # coefficients of a function at one variance
 FEW = 1 << 14  # bytes of indices, nodes and small tensors, whatever the program
 TABLES = 1 << 21  # bytes of the rules of quadratures, which stay between calls
-CLOSED = (  # functions whose expectations with one another have closed forms
-    frozenset({"step", "sign", "relu", "abs", "leaky_relu"}),
-    frozenset({"erf", "gaussian", "gelu", "gelu'"}),
+CLOSED = (  # what functions are written in whose expectations with one another have closed forms
+    frozenset({"Heaviside"}),
+    frozenset({"erf", "gaussian"}),
     frozenset({"sin", "cos", "exp"}),
 )
 
@@ -121,20 +125,29 @@ def size_number(size: ir.Size, sizes: Mapping[str, int]) -> int:
 
 
 def alive(r: Recursion, sizes: Mapping[str, int]) -> int:
-    """Numbers alive at once while one pair is computed."""
-    pair = [e for block in scheduled([b for b in in_order(r.used) if b[0].space == "pair"]) for e in block]
-    last: dict[Entry, int] = {}
-    for i, e in enumerate(pair):
-        for x in entries_in(cast(Value, e.value)):
-            last[x] = i
-    kept = {e for q in (*r.results.values(), *r.terms.values()) for e in entries_in(q.value)}
+    """Numbers alive at once while one pair is computed: those of the plan's names, and what an operation holds."""
+    homes: dict[Name, Name] = {}  # name -> what its memory was made for
+    own: dict[Name, int] = {}
     held = peak = 0
-    for i, e in enumerate(pair):
-        own = elements(e.dims, sizes)
-        held += own
-        peak = max(peak, held + 4 * own)
-        held -= sum(elements(x.dims, sizes) for x in set(pair) if last.get(x) == i and x not in kept)
+    for s in unguarded(plan(r).pairs.body):
+        base = into(s) or view_of(s)
+        for x in s.made():
+            homes[x] = x if base is None else homes.get(base, base)
+            if homes[x] is x:
+                own[x] = _of_pair(x, sizes)
+                held += own[x]
+            peak = max(peak, held + 4 * _of_pair(x, sizes))
+        for x in s.names if isinstance(s, Free) else ():
+            ends = x is homes[x] or x.kind == "entry"  # a view that ends leaves what it is a view of
+            held -= own.pop(homes[x], 0) if ends else 0
     return max(peak, 1)
+
+
+def _of_pair(x: Name, sizes: Mapping[str, int]) -> int:
+    """The numbers of one pair; what depends on one input only counts as none."""
+    if x.layout is None or len(x.layout.of) < 2:
+        return 0
+    return elements(tuple(s for s in x.layout.axes if s is not None), sizes)
 
 
 def bytes_each(r: Recursion, itemsize: int) -> int:
@@ -206,18 +219,22 @@ def _joint(r: Recursion) -> bool:
 
 
 def _closed(v: Expect1 | Expect2) -> bool:
-    heads = _heads(v.f) | (_heads(v.g) if isinstance(v, Expect2) else frozenset())
-    return any(heads <= family for family in CLOSED)
+    kinds = _kinds(v.f) | (_kinds(v.g) if isinstance(v, Expect2) else frozenset())
+    return any(kinds <= family for family in CLOSED)
 
 
-def _heads(f: sp.Expr) -> frozenset[str]:
-    """The functions of an expression by name, without their parameters; exp(−az²) is a Gaussian."""
-    found = {h.spec.name.split("[")[0] for h in f.atoms(Head)}
-    for h in f.atoms(sp.Function):
-        if not isinstance(h, Head):
-            curved = isinstance(h, sp.exp) and any(sp.degree(h.args[0], z) == 2 for z in h.free_symbols)
-            found.add("gaussian" if curved else type(h).__name__)
-    return frozenset(found)
+@lru_cache(maxsize=1024)
+def _kinds(f: sp.Expr) -> frozenset[str]:
+    """The functions that an expression is written in; exp(−az²) is a Gaussian."""
+    return frozenset(map(_kind, write_out(f).atoms(sp.Function)))
+
+
+def _kind(h: sp.Expr) -> str:
+    if isinstance(h, sp.exp):
+        (x,) = h.args
+        curved = any(x.is_polynomial(z) and sp.degree(x, z) == 2 for z in x.free_symbols)
+        return "gaussian" if curved else "exp"
+    return "" if isinstance(h, Head) else type(h).__name__
 
 
 def _work(entries: list[Entry], own: Mapping[Entry, int], sizes: Mapping[str, int]) -> Work:

@@ -50,7 +50,7 @@ class Result:
     kind: str = "kernel"  # or "scalar"
 
 
-@dataclass
+@dataclass(eq=False)
 class Recursion:
     """Entries in order, and the results asked for."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -12,7 +12,9 @@ from torch import Tensor
 from netsor import ir
 from netsor.errors import InputError, UnsupportedError
 
-Get = str | Sequence[str]
+Array: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[Any]
+Arrays: TypeAlias = Array | Mapping[str, Any]  # of one input, by name, or a list of samples of different size
+Get: TypeAlias = str | Sequence[str]
 Params = Mapping[str, Any]
 
 
@@ -42,7 +44,18 @@ def as_device(device: Any) -> torch.device | None:
     return found
 
 
-def size_axes(size: Any) -> list[Any]:
+def known_sizes(sizes: Iterable[Any], given: Mapping[str, int] | None) -> dict[str, int]:
+    """The sizes that are given, one feature by default; InputError (NT602) for an axis of `sizes` that is not."""
+    known = {"feature": 1} | dict(given or {})
+    missing = sorted({s.axis for size in sizes for s in _axes(size)} - known.keys())
+    if missing:
+        raise InputError(
+            f"sizes of the axes {', '.join(missing)} are needed", code="NT602", hint="sizes={'row': 32, …}"
+        )
+    return known
+
+
+def _axes(size: Any) -> list[Any]:
     while isinstance(size, ir.Strided):
         size = size.of
     return [size] if isinstance(size, ir.SizeOf) else []

@@ -29,6 +29,9 @@ class KernelResult(Tabled):
 
     `out["ntk"]` is a kernel by name, and iteration gives what was asked for in its order: `ntk, nngp = kernel(x, x2,
     get=("ntk", "nngp"))`. As a numpy array a result is its only kernel.
+
+    >>> ns.compile(ns.programs.mlp())([[1.0, 1.0]])
+    <KernelResult: nngp [1, 1], ntk [1, 1]; closed form>
     """
 
     nngp: Tensor | Any = None  # `| Any` where the type depends on `get`: no reader has to assert what it asked for

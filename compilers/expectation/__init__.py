@@ -1,19 +1,5 @@
 """Gaussian expectations E f(u)g(v) of coordinatewise functions, in torch, with gradients and error bounds."""
 
-from netsor.compilers.expectation.catalogue import (
-    absolute,
-    elu,
-    gelu,
-    gelu_prime,
-    leaky_relu,
-    relu,
-    sigmoid,
-    sign,
-    silu,
-    softplus,
-    step,
-    tanh,
-)
 from netsor.compilers.expectation.engine import E1, E2, E11, SlowExpectationWarning
 from netsor.compilers.expectation.functions import (
     Fn,
@@ -25,6 +11,7 @@ from netsor.compilers.expectation.functions import (
     exp_left,
     function,
     gaussian,
+    named,
     power,
     relu_power,
     scaled,
@@ -35,8 +22,6 @@ from netsor.compilers.expectation.kernels import E2_pairs, v_transform
 from netsor.compilers.expectation.report import record
 
 __all__ = [
-    "E1", "E2", "E11", "E2_pairs", "Fn", "SlowExpectationWarning", "absolute", "combine", "cos", "delta", "elu",
-    "erf", "exp", "exp_left",
-    "function", "gaussian", "gelu", "gelu_prime", "leaky_relu", "power", "record", "relu", "relu_power", "scaled",
-    "sigmoid", "sign", "silu", "sin", "softplus", "step", "tanh", "times_power", "v_transform",
+    "E1", "E2", "E11", "E2_pairs", "Fn", "SlowExpectationWarning", "combine", "cos", "delta", "erf", "exp", "exp_left",
+    "function", "gaussian", "named", "power", "record", "relu_power", "scaled", "sin", "times_power", "v_transform",
 ]  # fmt: skip

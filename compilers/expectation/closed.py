@@ -185,7 +185,8 @@ def sign_mean(gate: Gate, k: Tensor, m: Tensor | None) -> Tensor:
 def _standard(m: Tensor, k: Tensor) -> Tensor:
     """m/√k, and ±∞ (0 at m = 0) where k = 0."""
     zero = k == 0
-    return torch.where(zero, torch.sign(m) * torch.where(m == 0, 0.0, math.inf), m / torch.where(zero, 1.0, k).sqrt())
+    far = (m * math.inf).nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
+    return torch.where(zero, far, m / torch.where(zero, 1.0, k).sqrt())
 
 
 def _sign_pair(on: Moments, noise1: float, noise2: float) -> Tensor:

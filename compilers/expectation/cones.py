@@ -45,7 +45,8 @@ def _deltas(f: Fn) -> list[tuple[float, int]]:
 
 
 def _refuse_meeting(f: Fn, g: Fn, on: Gauss, meet: Tensor) -> None:
-    slope = torch.where(on.k12 < 0, -1.0, 1.0) * ratio(on.k22, on.k11).sqrt()
+    size = ratio(on.k22, on.k11).sqrt()
+    slope = torch.where(on.k12 < 0, -size, size)
     for at, order in _deltas(f):
         slopes = g
         for _ in range(order):

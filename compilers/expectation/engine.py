@@ -1,7 +1,7 @@
 """E f(u), E f(u)g(u) and E f(u)g(v) for jointly Gaussian u, v: which rule, how far it is off, and its gradient.
 
 Order: bilinearity, closed forms for pairs of terms, Mehler's series for the rest, a table of Mehler's operator where
-the series' bound is not enough, quadrature of each entry where no table resolves the functions. Gradients are Price's
+the series' bound is not enough, an integral for each entry where no table resolves the functions. Gradients are Price's
 theorem, so they are expectations of derivatives again: ∂/∂k12 = E f′g′, ∂/∂k11 = ½ E f″g, ∂/∂m₁ = E f′g. Where the
 value has a cone (ρ = ±1, zero variance) the expectations of coinciding distributions count as zero, which is the
 symmetric derivative; to differentiate them again is refused.
@@ -20,15 +20,16 @@ from torch import Tensor
 from netsor.compilers.expectation import closed, cones, singular
 from netsor.compilers.expectation.functions import Fn, from_terms
 from netsor.compilers.expectation.gauss import EPS, Gauss, common_shape, gauss, ratio
-from netsor.compilers.expectation.quadrature import hinges, line, linear, plane
-from netsor.compilers.expectation.report import record, report
+from netsor.compilers.expectation.quadrature import conditional, hinges, line, linear
+from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.series import hermite
 from netsor.compilers.expectation.series.tabulated import tabulated
-from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term
+from netsor.compilers.expectation.terms import Delta, Numeric, Sum, Term, signs
 from netsor.errors import SlowWarning
 
 Mean = Tensor | None
 LONG = 10.0  # seconds of quadratures that are announced
+PART = 1 << 17  # entries taken by quadratures at once
 MANY = 500  # entries for which a table is worth the while where each would take a quadrature of its own
 
 
@@ -175,8 +176,8 @@ def pair(f: Fn, g: Fn, on: Gauss) -> Tensor:
     g = g if trusted(g, on.k22, on.m2) else opaque(g)
     (known_f, rest_f), (known_g, rest_g) = split(f), split(g)
     total = torch.zeros_like(on.det)
-    for c1, t1 in known_f:
-        for c2, t2 in known_g:
+    for c1, t1 in signs(known_f):
+        for c2, t2 in signs(known_g):
             total = total + _atoms(c1, t1, c2, t2, on)
     if rest_g is not None:
         total = total + _mixed(known_f, rest_g, on)
@@ -221,7 +222,7 @@ def opaque(f: Fn) -> Fn:
     deltas = tuple((c, t) for c, t in f.terms if isinstance(t, Delta))
     others = tuple((c, t) for c, t in f.terms if not isinstance(t, Delta))
     smooth = Numeric(f.call, f.kinks, lambda: from_terms(others, f.source).derivative)
-    return Fn(f.name, f.source, f.call, f.kinks, (*deltas, (1.0, smooth)), closed=others)
+    return Fn(f.name, f.source, f.call, f.kinks, (*deltas, (1.0, smooth)))
 
 
 def _mixed(known: Sum, rest: Fn, on: Gauss) -> Tensor:
@@ -246,7 +247,7 @@ def _atoms(c1: complex, t1: Any, c2: complex, t2: Any, on: Gauss) -> Tensor:
 
 
 def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
-    """E f(u)g(v) by Mehler's series, a table where that does not reach, and panels where no table resolves f and g.
+    """E f(u)g(v) by Mehler's series, hinges or a table where that does not reach, and an integral each for the rest.
 
     A few entries with ρ = ±1 are integrals on a line.
     """
@@ -254,55 +255,40 @@ def numeric(f: Fn, g: Fn, on: Gauss) -> Tensor:
     exact = (on.det == 0) & (rho != 0)
     singular = int(exact.sum())
     if singular == exact.numel() <= MANY:
-        return _diagonal(f, g, _pick(on, exact)).reshape(exact.shape)
+        return _quadrature(f, g, _pick(on, exact)).reshape(exact.shape)
     inside = rho.abs().masked_fill(exact, 0.0)
     largest = float(inside.max())
-    apart = on.m1 is not None or on.m2 is not None  # then inputs do not share the work of the coefficients
+    # then inputs do not share the work of the coefficients
+    apart = on.m1 is not None or on.m2 is not None or not (f.centred and g.centred)
     straight = max(singular, exact.numel() if apart else 0) > MANY
-    found = None if straight else hermite.series(f, g, on, rho, largest, hermite.DEGREES[:2])
+    degrees = hermite.DEGREES[: 1 if f.pieces and g.pieces else 2]
+    found = None if straight else hermite.series(f, g, on, rho, largest, degrees)
     if found is None or found.reach < largest:
-        whole = hinges.expectation(f, g, on) or tabulated(f, g, on)
+        whole = hinges.expectation(f, g, on)
+        if whole is None and (not (f.kinks or g.kinks) or not apart):  # kinks of all inputs at one place
+            whole = tabulated(f, g, on)
         if whole is not None:
             report("quadrature", whole[1])
             return whole[0]
-        found = hermite.series(f, g, on, rho, largest)
+    if found is None:
+        return _quadrature(f, g, _pick(on, torch.ones_like(exact))).reshape(exact.shape)
     report("hermite", found.bound)
     value = found.value.expand(on.det.shape)
-    if bool(exact.any()):
-        value = value.masked_scatter(exact, _diagonal(f, g, _pick(on, exact)))
-    beyond = inside > found.reach
-    if bool(beyond.any()):
-        scale = found.scale.expand(on.det.shape)[beyond]
-        value = value.masked_scatter(beyond, _quadrature(f, g, _pick(on, beyond), scale))
-    return value
+    rest = exact | (inside > found.reach)
+    return value.masked_scatter(rest, _quadrature(f, g, _pick(on, rest))) if bool(rest.any()) else value
 
 
-def _diagonal(f: Fn, g: Fn, on: Gauss) -> Tensor:
-    value, error = plane.diagonal(f, g, on)
-    report("quadrature", error)
-    return value
-
-
-def _quadrature(f: Fn, g: Fn, on: Gauss, scale: Tensor) -> Tensor:
-    """E f(u)g(v) over flat entries, by panels; the error is what finer panels change in a few of the entries."""
-
-    def conditional(k: Tensor, m: Tensor) -> Tensor:
-        if _on_a_line(g.closed):
-            return _closed_single(g.closed, k, m)
-        if g.pieces:
-            return linear.mean(g.pieces, k, m)
-        return single(g, k, m)
-
-    count = on.det.numel()
-    some = torch.linspace(0, count - 1, min(4, count), device=on.det.device).long().unique()
-    with record() as inner:
+def _quadrature(f: Fn, g: Fn, on: Gauss) -> Tensor:
+    """E f(u)g(v) over flat entries, by an integral for each."""
+    count, parts = on.det.numel(), []
+    for i in range(0, count, PART):
         start = time.process_time()
-        again = plane.plane(f, conditional, g, _take(on, some), level=1)
-        _announce(f, g, count, (time.process_time() - start) / len(some) / 2)
-        value = plane.plane(f, conditional, g, on)
-    changed = float(ratio((again - value[some]).abs(), scale[some]).max())
-    report("quadrature", changed + max((bound for _, bound in inner), default=0.0) + 64 * EPS)
-    return value
+        value, error = conditional.expectation(f, g, _take(on, slice(i, i + PART)))
+        report("quadrature", error)
+        parts.append(value)
+        if i == 0:
+            _announce(f, g, count, (time.process_time() - start) / len(value))
+    return torch.cat(parts)
 
 
 def _announce(f: Fn, g: Fn, count: int, seconds: float) -> None:
@@ -311,13 +297,6 @@ def _announce(f: Fn, g: Fn, count: int, seconds: float) -> None:
         what = f"{count:,} expectations of {f.name} and {g.name} take a quadrature each"
         text = f"{what}: about {count * seconds:.0f} s of CPU time"
         warnings.warn(text, SlowExpectationWarning, stacklevel=2)
-
-
-def _on_a_line(sum_: Sum) -> bool:
-    """Have these terms expectations of one variable that neither overflow nor lose more than rounding of 1?"""
-    return bool(sum_) and all(
-        isinstance(t, Term) and (closed.is_half_exponential(t) or not (t.linear or t.quadratic)) for _, t in sum_
-    )
 
 
 def _closed_single(sum_: Sum, k: Tensor, m: Mean) -> Tensor:
@@ -332,7 +311,7 @@ def _closed_single(sum_: Sum, k: Tensor, m: Mean) -> Tensor:
     return total
 
 
-def _take(on: Gauss, index: Tensor) -> Gauss:
+def _take(on: Gauss, index: slice) -> Gauss:
     k11, k22, k12, det = (t[index] for t in on[:4])
     m1, m2 = (None if t is None else t[index] for t in on[4:])
     return Gauss(k11, k22, k12, det, m1, m2)

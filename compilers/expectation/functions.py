@@ -1,6 +1,6 @@
 """Coordinatewise functions R → R as the expectation engine sees them, and their constructors.
 
-Every `Fn` prints itself: `eval(f.source)`, with the constructors in scope, builds it again.
+A function with closed forms prints itself: `eval(f.source)`, with the constructors in scope, builds it again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class Fn:
 
     `call` maps tensors coordinatewise; `kinks` are the points where f or f′ jumps; `source` is a constructor
     expression. `trusted` is the range of the variance in which the sum of closed forms loses no digits to
-    cancellation or overflow; outside it the engine integrates `call` instead. `closed` is the same sum where `terms`
-    hide it for that reason.
+    cancellation or overflow; outside it the engine integrates `call` instead.
     """
 
     name: str
@@ -37,7 +36,11 @@ class Fn:
     kinks: tuple[float, ...]
     terms: Sum
     trusted: tuple[float, float] = (0.0, math.inf)
-    closed: Sum = ()
+
+    @property
+    def centred(self) -> bool:
+        """No kinks but at 0."""
+        return self.kinks in ((), (0.0,))
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
@@ -160,6 +163,11 @@ def combine(*parts: tuple[float, Fn]) -> Fn:
 
     low = max([whole.trusted[0], *(f.trusted[0] for _, f in parts)])
     return Fn(source, source, call, whole.kinks, whole.terms, (low, whole.trusted[1]))
+
+
+def named(f: Fn, name: str, values: Call) -> Fn:
+    """f under a name, with its values by a formula that loses fewer digits than the sum of its atoms."""
+    return replace(f, name=name, call=values)
 
 
 def scaled(f: Fn, a: float) -> Fn:

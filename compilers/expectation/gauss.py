@@ -146,13 +146,19 @@ def sign_product(
     rho, s = ratio(c12, norm), torch.where(norm == 0, 1.0, ratio(root, norm))
     if differences is None:
         # y − ρx = (y ∓ x) ± (1 − |ρ|)x, with 1 − |ρ| from s
-        side, gap = torch.where(rho < 0, -1.0, 1.0).to(rho), s * s / (1 + rho.abs())
+        side, gap = _side(rho), s * s / (1 + rho.abs())
         differences = (y - side * x) + side * gap * x, (x - side * y) + side * gap * y
     first = owens_t(x, _slope(differences[0], x, s))
     second = owens_t(y, _slope(differences[1], y, s))
-    opposite = torch.where((x * y < 0) | ((x * y == 0) & (x + y < 0)), 2.0, 0.0)
+    opposite = 2 * ((x * y < 0) | ((x * y == 0) & (x + y < 0))).to(x.dtype)
     general = 1 - opposite - 4 * (first + second)
     return torch.where((x == 0) & (y == 0), 2 / math.pi * torch.atan2(rho, s), general)
+
+
+def _side(x: Tensor) -> Tensor:
+    """−1 where x < 0, else 1, in the dtype of x (two numbers in a `where` are float32)."""
+    one = torch.ones_like(x)
+    return torch.where(x < 0, -one, one)
 
 
 class Quadrant(NamedTuple):
@@ -172,7 +178,7 @@ def quadrant(x: Tensor, y: Tensor, c12: Tensor, root: Tensor) -> Quadrant:
     """
     norm = torch.hypot(c12, root)
     rho, s = ratio(c12, norm), torch.where(norm == 0, 1.0, ratio(root, norm))
-    side, gap = torch.where(rho < 0, -1.0, 1.0).to(rho), s * s / (1 + rho.abs())
+    side, gap = _side(rho), s * s / (1 + rho.abs())
     x, y = x.clamp(max=-TINY), y.clamp(max=-TINY)
     above, beside = (y - side * x) + side * gap * x, (x - side * y) + side * gap * y
     both = 0.5 * (cdf(x) + cdf(y)) - owens_t(x, _slope(above, x, s)) - owens_t(y, _slope(beside, y, s))

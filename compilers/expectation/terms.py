@@ -168,3 +168,13 @@ def collect(terms: Sum) -> Sum:
     for coefficient, atom in terms:
         total[atom] = total.get(atom, 0.0) + coefficient
     return tuple((c, atom) for atom, c in total.items() if c != 0)
+
+
+def signs(sum_: Sum) -> Sum:
+    """The same sum with a + b·step, 2a + b = 0, as one term (b/2)·sgn: E sgn·sgn is small where ¼ + … − ¼ cancels."""
+    size = {atom: c for c, atom in sum_ if isinstance(atom, Term)}
+    one, step = Term(), Term(gate=Gate(0.5, 0.5, 0.0))
+    if not size.get(step) or 2 * size.get(one, 0.0) + size[step] != 0:
+        return sum_
+    rest = tuple((c, atom) for c, atom in sum_ if atom not in (one, step))
+    return ((1.0, Term(gate=Gate(0.0, 0.5 * size[step].real, 0.0))), *rest)

@@ -35,7 +35,11 @@ def figure(results: Sequence[Simulation], keys: Sequence[str] | None = None) -> 
 
 
 def plot(*results: Simulation, keys: Sequence[str] | None = None) -> Any:
-    """`ns.plot(result, …)`: the deviation from the limit against the width, a matplotlib figure."""
+    """`ns.plot(result, …)`: the deviation from the limit against the width, a matplotlib figure.
+
+    >>> result = ns.simulate(ns.programs.mlp(), np.eye(2), widths=[8, 16], seeds=2)
+    >>> ns.plot(result, keys=["ntk"]).savefig("convergence.png")
+    """
     return figure(results, keys)
 
 

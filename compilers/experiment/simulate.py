@@ -11,7 +11,9 @@ import torch
 from tqdm import tqdm
 
 from netsor import ir
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
+from netsor.build.program import Program
+from netsor.compilers.evaluate.arguments import Arrays
 from netsor.compilers.experiment.result import Simulation
 from netsor.compilers.experiment.store import Store
 from netsor.compilers.finite import arrays as random_arrays
@@ -19,18 +21,23 @@ from netsor.compilers.finite import kernels
 from netsor.compilers.finite.inputs import Group, bind, check_device
 from netsor.compilers.finite.network import Network
 from netsor.compilers.finite.order import Step, steps
+from netsor.compilers.limit import LimitResult
+from netsor.compilers.limit import limit as true_limit
 from netsor.errors import InputError
 from netsor.facts import known, lookup, trained
 from netsor.passes.backward import with_backward
 
 WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+SIGNIFICANT = 5  # standard errors by which a sampled limit differs from zero
 Method = Literal["backward", "autograd"]
 
 
 def simulate(
-    p: Any, x: Any = None, widths: Sequence[int] = WIDTHS, seeds: int | Sequence[int] = 100, *, limit: Any = None,
-    methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
-    sizes: Mapping[str, int] | None = None, dtype: torch.dtype = torch.float64, device: str = "cpu",
+    p: Program | Holder, x: Arrays | None = None, widths: Sequence[int] = WIDTHS,
+    seeds: int | Sequence[int] = 100, *,
+    limit: Any = None, methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
+    scalars: Sequence[str] | None = None, sizes: Mapping[str, int] | None = None,
+    dtype: torch.dtype = torch.float64, device: str = "cpu",
     memory: float = 8e9, progress: bool | None = None, store: str | Path | None = None,
 ) -> Simulation:  # fmt: skip
     """Sample the arrays, run the lines, and take the kernels, for every width and seed.
@@ -39,6 +46,12 @@ def simulate(
     finite width) and by torch autograd. `limit` is a compiled kernel's result, that of `ns.limit`, or a dict of parts;
     None compiles the program, False leaves deviations out. `vectors` names vectors whose second moments are wanted;
     `memory` bounds the bytes of the matrices; `store` is a file that keeps finished runs, which are not repeated.
+    A program without outputs, as `ns.train` makes, is compared in `scalars`, all that it returns by default, with
+    `ns.limit`.
+
+    >>> result = ns.simulate(ns.programs.mlp(), np.eye(2), widths=[64, 256, 1024], seeds=10)
+    >>> -0.8 < result.slope("ntk") < -0.2  # the deviation from the limit falls like n^(−1/2)
+    True
     """
     p = as_program("ns.simulate", p)
     check_device(device)
@@ -46,9 +59,13 @@ def simulate(
     groups = bind(program, x, sizes, dtype, device)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     _fits(program, groups, max(widths), dtype, memory)
-    known = _compiled(p, x, vectors) if limit is None and p.outputs else limit
-    result = Simulation(p.name, list(widths), numbers, _limits(p, known), errors=_errors(known))
-    run = _Runner(program, groups, methods, vectors, dtype, device)
+    returned = _returned(p, scalars)
+    if limit is None:
+        limit = _compiled(p, x, vectors) if p.outputs else true_limit(p, x, progress=progress)
+    errors = _errors(limit, returned)
+    limits = _limits(p, limit, returned, errors)
+    result = Simulation(p.name, list(widths), numbers, limits, errors=errors)
+    run = _Runner(program, groups, methods, vectors, returned, dtype, device)
     inputs = [value.data for group in groups for value in group.values.values()]
     kept = Store(store, str(program) if store else "", inputs, f"{methods} {vectors} {dtype}")
     pairs = [(w, s) for w in widths for s in numbers]
@@ -62,15 +79,16 @@ def simulate(
 
 
 class _Runner:
-    """Kernels of one width and seed, by name: nngp, ntk, ntk_autograd, terms.*, output.*, vectors.*"""
+    """What is compared, of one width and seed: nngp, ntk, ntk_autograd, terms.*, output.*, vectors.*, scalars."""
 
     def __init__(
-        self, p: Any, groups: Sequence[Group], methods: Sequence[Method], vectors: Sequence[str], dtype: torch.dtype,
-        device: str,
+        self, p: Any, groups: Sequence[Group], methods: Sequence[Method], vectors: Sequence[str],
+        scalars: Mapping[str, ir.Var], dtype: torch.dtype, device: str,
     ) -> None:  # fmt: skip
         self.p = p
         self.groups = groups
         self.methods = methods
+        self.scalars = scalars
         self.dtype = dtype
         self.device = device
         self.order: Sequence[Step] = steps(p.lines)
@@ -87,6 +105,7 @@ class _Runner:
         with torch.no_grad():
             for name, var in self.vectors.items():
                 found[f"vectors.{name}"] = kernels.second_moment(networks, results, var)
+            found |= {name: kernels.scalar(networks, results, var) for name, var in self.scalars.items()}
         return {key: value.detach().cpu() for key, value in found.items()}
 
     def _arrays(self, networks: Sequence[Network], seed: int) -> random_arrays.Arrays:
@@ -154,11 +173,24 @@ def _compiled(p: Any, x: Any, vectors: Sequence[str]) -> Any:
     return compile(p)(x, get=("nngp", "ntk", *vectors))
 
 
-def _errors(limit: Any) -> dict[str, torch.Tensor]:
+def _returned(p: Any, names: Sequence[str] | None) -> dict[str, ir.Var]:
+    """The scalars that are compared: those named, by default all that a program without outputs returns."""
+    known = {r.name: r.value for r in p.returned}
+    wanted = [name for name in known if not p.outputs] if names is None else names
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise InputError(
+            f"the program returns no {', '.join(missing)} (it returns {', '.join(known) or 'nothing'})", code="NT605"
+        )
+    return {name: known[name] for name in wanted}
+
+
+def _errors(limit: Any, scalars: Mapping[str, ir.Var]) -> dict[str, torch.Tensor]:
     """The standard errors of a sampled limit by the names that the runner uses."""
     errors = getattr(limit, "errors", None) or {}
-    if callable(getattr(limit, "error", None)):  # the result of ns.limit
+    if isinstance(limit, LimitResult):
         errors = {key: limit.error(key) for key in ("nngp", "ntk") if getattr(limit, key) is not None}
+        errors |= {name: limit.error("scalar", name) for name in scalars}
     vectors = getattr(limit, "vectors", None) or {}
     named = {f"vectors.{key}" if key in vectors else key: value for key, value in errors.items()}
     return {key: _tensor(value) for key, value in named.items()}
@@ -171,10 +203,19 @@ def _tensor(value: Any) -> torch.Tensor:
     return torch.as_tensor(value).detach().cpu().to(torch.float64)
 
 
-def _limits(p: Any, limit: Any) -> dict[str, torch.Tensor]:
-    """The limit by the names that the runner uses."""
-    if limit is False or not p.outputs:
+def _limits(
+    p: Any, limit: Any, scalars: Mapping[str, ir.Var], errors: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:  # fmt: skip
+    """The limit by the names that the runner uses; scalars that may be zero are left out: deviations are relative."""
+    if limit is False:
         return {}
+    if isinstance(limit, LimitResult):
+        known = {name: _tensor(limit.scalar(name)) for name in scalars}
+    else:
+        known = {name: _tensor(limit[name]) for name in scalars if isinstance(limit, Mapping) and name in limit}
+    known = {k: v for k, v in known.items() if v.norm() > SIGNIFICANT * errors.get(k, torch.zeros(())).norm()}
+    if not p.outputs:
+        return known
     found: dict[str, Any] = {}
     for key in ("nngp", "ntk"):
         value = limit.get(key) if isinstance(limit, Mapping) else getattr(limit, key, None)
@@ -184,7 +225,7 @@ def _limits(p: Any, limit: Any) -> dict[str, torch.Tensor]:
             found[key] = value
     more = limit.get("vectors") if isinstance(limit, Mapping) else getattr(limit, "vectors", None)
     found |= {f"vectors.{name}": v for name, v in (more or {}).items()}
-    return {key: _tensor(value) for key, value in found.items()}
+    return known | {key: _tensor(value) for key, value in found.items()}
 
 
 __all__ = ["WIDTHS", "Simulation", "simulate"]

@@ -146,3 +146,14 @@ def second_moment(
         return product.reshape(*x.shape[:-1], *y.shape[:-1]).movedim(x.ndim - 1, 1)
 
     return assembled(networks, block, others)
+
+
+def scalar(networks: Sequence[Network], results: Sequence[Result], var: ir.Var) -> torch.Tensor:
+    """A scalar `[sample, *axes]`."""
+    parts = [r.values[var].data for r in results]
+    if len({part.shape[1:] for part in parts}) > 1:
+        raise InputError(f"{var} has axes whose sizes differ between samples", code="NT602")
+    out = parts[0].new_zeros(sum(n.samples for n in networks), *parts[0].shape[1:])
+    for network, part in zip(networks, parts, strict=True):
+        out[list(network.group.samples)] = part.expand(network.samples, *part.shape[1:])
+    return out

@@ -8,16 +8,18 @@ from typing import Any, assert_never
 import torch
 
 from netsor import ir
+from netsor.compilers.finite.contract import products
 from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.compilers.lowering.torch_functions import torch_function
 from netsor.errors import InputError
+from netsor.indexing import IndexMap, Outside, Read, index_map
 
 Lookup = Callable[[ir.Var], Value]
 Computed = ir.Trsp | ir.MatMul | ir.Nonlin | ir.Moment | ir.IndexForm | ir.Reduce | ir.Softmax
-Windowing = ir.Window | ir.Unwindow
+PRODUCT = ir.arg(0) * ir.arg(1)
 
 
-def evaluate(line: Computed, read: Lookup, axes: Sequence[str], binding: Binding) -> Value:  # noqa: C901
+def evaluate(line: Computed, read: Lookup, axes: Sequence[str], binding: Binding) -> Value:
     """The value of a line whose result carries `axes` (inside a loop: the variable's axes but the loop's)."""
     match line:
         case ir.Trsp():
@@ -28,18 +30,8 @@ def evaluate(line: Computed, read: Lookup, axes: Sequence[str], binding: Binding
             return _coordinatewise(line, read, axes)
         case ir.Softmax():
             return _softmax(line, read, axes)
-        case ir.Window():
-            return _window(line, read(line.of), binding)
-        case ir.Unwindow():
-            return _unwindow(line, read(line.of), binding)
-        case ir.At():
-            return _at(line, read(line.of))
-        case ir.Place():
-            return _place(line, read(line.of), binding)
-        case ir.Shift():
-            return _shift(line, read(line.of))
-        case ir.Rename():
-            return _rename(line, read(line.of))
+        case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+            return _moved(line, read(line.of), binding)
         case ir.Reduce():
             return _reduce(line, read(line.of))
         case _:
@@ -48,11 +40,6 @@ def evaluate(line: Computed, read: Lookup, axes: Sequence[str], binding: Binding
 
 def _trsp(matrix: Value) -> Value:
     return Value(matrix.data.transpose(-1, -2), matrix.axes)
-
-
-def _rename(line: ir.Rename, of: Value) -> Value:
-    table = {a.name: b.name for a, b in line.axes}
-    return Value(of.data, tuple(table.get(a, a) for a in of.axes))
 
 
 def constant(line: ir.InputScalar, binding: Binding, like: dict[str, Any]) -> Value:
@@ -86,6 +73,8 @@ def _coordinatewise(line: ir.Nonlin | ir.Moment, read: Lookup, axes: Sequence[st
     symbols = tuple(ir.arg(i) for i in range(len(line.args))) + tuple(ir.param(j) for j in range(len(line.params)))
     vectors = [read(v).aligned(axes) for v in line.args]
     scalars = [read(c).aligned(axes) for c in line.params]
+    if isinstance(line, ir.Moment) and line.expr == PRODUCT:
+        return Value(products(*vectors) / vectors[0].shape[-1], tuple(axes))
     if vectors:
         scalars = [c.unsqueeze(-1) for c in scalars]
     result = torch_function(line.expr, symbols)(*vectors, *scalars)
@@ -94,87 +83,89 @@ def _coordinatewise(line: ir.Nonlin | ir.Moment, read: Lookup, axes: Sequence[st
     return Value(result, tuple(axes))
 
 
-# ---------------------------------------------------------------- windows
+# ---------------------------------------------------------------- index forms
 
 
-def _positions(line: Windowing, binding: Binding) -> list[tuple[str, int, int]]:
-    """(axis, positions of the neighbourhoods' centres, positions that are read) for each axis of a window."""
-    outer, inner = (line.out, line.of) if isinstance(line, ir.Window) else (line.of, line.out)
-    return [(a.name, binding.size(outer.size(a)), binding.size(inner.size(a))) for a in line.axes]
-
-
-def _taken(
-    start: int, stride: int, count: int, size: int, wrap: bool, device: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Positions stride·s + start for s < count, modulo the size or clamped, and which of them are inside."""
-    position = stride * torch.arange(count, device=device) + start
-    inside = (position >= 0) & (position < size) | torch.tensor(wrap, device=device)
-    return position % size, inside
-
-
-def _window(line: ir.Window, of: Value, binding: Binding) -> Value:
-    taps = []
-    for offsets in line.offsets:
-        part, mask = of.data, torch.ones((), dtype=torch.bool, device=of.data.device)
-        for (axis, count, size), start, stride in zip(_positions(line, binding), offsets, line.stride, strict=True):
-            position, inside = _taken(start, stride, count, size, line.outside == "wrap", of.data.device)
-            dim = of.dim(axis)
-            part = part.index_select(dim, position)
-            mask = mask & inside.reshape(-1, *(1,) * (part.ndim - dim - 1))
-        taps.append(part.masked_fill(~mask, -torch.inf if line.outside == "drop" else 0.0))
+def _moved(line: ir.IndexForm, of: Value, binding: Binding) -> Value:
+    """Elements gathered; scattered and added where the map is transposed."""
+    m = index_map(line)
+    if m.transposed:
+        return _scattered(line, m, of, binding)
+    if m.tap is None:
+        return _gathered(line, m, of, 0, binding)
+    taps = [_gathered(line, m, of, k, binding) for k in range(m.taps)]
     where = 1 + len(of.axes)
-    return Value(torch.stack(taps, where), (*of.axes, line.tap.name))
+    data = torch.stack([t.data for t in taps], where) if len(taps) > 1 else taps[0].data.unsqueeze(where)
+    return Value(data, (*taps[0].axes, m.tap.name))
 
 
-def _unwindow(line: ir.Unwindow, of: Value, binding: Binding) -> Value:
+def _gathered(line: ir.IndexForm, m: IndexMap, of: Value, tap: int, binding: Binding) -> Value:
+    """What a tap reads: a view along strides, copied where something stands outside."""
+    part, axes = of.data, list(of.axes)
+    for r, dim in [(r, of.dim(r.axis.name)) for r in m.reads]:
+        if r.at is None:
+            return of.select(r.axis.name, _fixed(line, r, part.shape[dim]))
+        axes[dim - 1] = r.at.name
+        if m.outside != "never":
+            part = _strided(part, dim, r.stride, r.offsets[tap], binding.size(line.out.size(r.at)), m.outside)
+    return Value(part, tuple(axes))
+
+
+def _strided(x: torch.Tensor, dim: int, stride: int, start: int, count: int, outside: Outside) -> torch.Tensor:
+    """x at stride·s + start for s < count along a dimension."""
+    size = x.shape[dim]
+    if outside == "wrap":
+        return x.index_select(dim, (stride * torch.arange(count, device=x.device) + start) % size)
+    first = min(max(0, -(start // stride)), count)  # the first s inside, and the one behind the last
+    last = max(min(count, (size - 1 - start) // stride + 1), first)
+    begin = max(0, min(stride * first + start, size))
+    inner = x[(slice(None),) * dim + (slice(begin, begin + stride * (last - first), stride),)]
+    if last - first == count:
+        return inner
+    shapes = ((*x.shape[:dim], k, *x.shape[dim + 1 :]) for k in (first, count - last))
+    before, behind = (x.new_full(shape, -torch.inf if outside == "drop" else 0.0) for shape in shapes)
+    return torch.cat([before, inner, behind], dim)
+
+
+def _scattered(line: ir.IndexForm, m: IndexMap, of: Value, binding: Binding) -> Value:
     total: torch.Tensor | None = None
-    for k, offsets in enumerate(line.offsets):
-        tap = of.select(line.tap.name, k)
-        part = tap.data
-        for (axis, count, size), start, stride in zip(_positions(line, binding), offsets, line.stride, strict=True):
-            position, inside = _taken(start, stride, count, size, line.outside == "wrap", part.device)
-            dim = tap.dim(axis)
+    for k in range(m.taps):
+        tap = of if m.tap is None else of.select(m.tap.name, k)
+        part, axes = tap.data, list(tap.axes)
+        for r in m.reads:
+            size = binding.size(line.out.size(r.axis))
+            if r.at is None:
+                part = _strided(part.unsqueeze(1), 1, 1, -_fixed(line, r, size), size, "zero")
+                axes = [r.axis.name, *axes]
+                continue
+            dim = 1 + axes.index(r.at.name)
+            axes[dim - 1] = r.axis.name
+            position = r.stride * torch.arange(part.shape[dim], device=part.device) + r.offsets[k]
+            if m.outside == "wrap":
+                position = position % size
+            else:
+                inside = (position >= 0) & (position < size)
+                part, position = part.index_select(dim, inside.nonzero()[:, 0]), position[inside]
             shape = [*part.shape[:dim], size, *part.shape[dim + 1 :]]
-            read = part.index_select(dim, inside.nonzero()[:, 0])
-            part = part.new_zeros(shape).index_add(dim, position[inside], read)
+            part = part.new_zeros(shape).index_add(dim, position, part)
         total = part if total is None else total + part
-    assert total is not None  # a window has a tap
-    return Value(total, tuple(a for a in of.axes if a != line.tap.name))
+    assert total is not None  # a map has a tap
+    return Value(total, tuple(axes))
 
 
-# ---------------------------------------------------------------- other index forms
-
-
-def _at(line: ir.At, of: Value) -> Value:
-    size = of.data.shape[of.dim(line.axis.name)]
-    if not -size <= line.index < size:
+def _fixed(line: ir.IndexForm, read: Read, size: int) -> int:
+    """Where a position without `at` lies."""
+    (index,) = read.offsets
+    if not -size <= index < size:
+        verb = "writes" if index_map(line).transposed else "reads"
         raise InputError(
-            f"{line.out} reads index {line.index} of the axis {line.axis.name}, which has size {size}", code="NT602",
+            f"{line.out} {verb} index {index} of the axis {read.axis}, which has size {size}", code="NT602",
             location=line.loc,
         )  # fmt: skip
-    return of.select(line.axis.name, line.index)
+    return index % size
 
 
-def _place(line: ir.Place, of: Value, binding: Binding) -> Value:
-    size = binding.size(line.out.size(line.axis))
-    index = line.index + size if line.index < 0 else line.index
-    if not 0 <= index < size:
-        raise InputError(
-            f"{line.out} writes index {line.index} of the axis {line.axis.name}, which has size {size}", code="NT602",
-            location=line.loc,
-        )  # fmt: skip
-    zero = torch.zeros_like(of.data)
-    stacked = torch.stack([of.data if t == index else zero for t in range(size)], 1)
-    return Value(stacked, (line.axis.name, *of.axes))
-
-
-def _shift(line: ir.Shift, of: Value) -> Value:
-    dim = of.dim(line.axis.name)
-    size = of.data.shape[dim]
-    kept = max(0, size - abs(line.by))
-    zero = torch.zeros_like(of.data.narrow(dim, 0, size - kept))
-    part = of.data.narrow(dim, 0 if line.by > 0 else size - kept, kept)
-    return Value(torch.cat([zero, part] if line.by > 0 else [part, zero], dim), of.axes)
+# ---------------------------------------------------------------- over axes
 
 
 def _reduce(line: ir.Reduce, of: Value) -> Value:
@@ -198,5 +189,5 @@ def _softmax(line: ir.Softmax, read: Lookup, axes: Sequence[str]) -> Value:
         return Value(torch.softmax(scores, dim), tuple(axes))
     scores, mask = torch.broadcast_tensors(scores, read(line.mask).aligned(axes))
     largest = scores.masked_fill(mask == 0, -torch.inf).amax(dim, keepdim=True)
-    weights = mask * torch.exp(torch.minimum(scores - largest.detach(), torch.zeros_like(scores)))
+    weights = mask * torch.exp((scores - largest.detach()).masked_fill(mask == 0, 0.0))
     return Value(weights / weights.sum(dim, keepdim=True), tuple(axes))

@@ -69,6 +69,8 @@ class Arrays:
         self.natural: dict[str, Fraction] = {}
         self.rows: dict[str, Row] = {}
         self.findings: list[Diagnostic] = []
+        self.scales: dict[str, Power] = {}  # ω / parameter
+        self.smooth: set[str] = set()  # enter smooth functions only: initial values that vanish are 0 in the limit
 
     def law(self, name: str, node: Any) -> Law:
         """The law of a parameter; an error when the initialiser gave none."""
@@ -129,6 +131,8 @@ class Arrays:
                 node,
             )
         wide = isinstance(cols, ir.Width)
+        if not wide and name in self.smooth and law.var.k < 0:
+            law = self._vanishing(name, law, node)
         fan = (
             sp.Integer(1) if lookup else sp.sympify(cols.ratio) if isinstance(cols, ir.Width) else sp.Integer(features)
         )
@@ -137,6 +141,7 @@ class Arrays:
         scale = self.scale(name, law.var.c, fan, sp.Rational(1, count), exponent)
         if not wide:
             self.uniform(name, law, node)
+        self.scales[name] = Power(sp.sqrt(fan) / sp.sympify(scale.multiplier), Fraction(int(wide), 2) - power)
         total = Power(fan * count, Fraction(int(wide)))
         self.row(name, "embedding" if lookup else "matrix" if wide else "first layer", law, total, scale.rate, label)
         W = self.program.matrix(
@@ -145,14 +150,38 @@ class Arrays:
         )  # fmt: skip
         return W, power
 
-    def vector(self, name: str, label: str, width: ir.Width, axes: Sequence[ir.Axis], node: Any) -> Any:
-        """A vector (family) of the width; the number 0 when nothing is left of it in the limit."""
+    def _vanishing(self, name: str, law: Law, node: Any) -> Law:
+        """The law at n = ∞ of weights that are not summed over a width and whose variance vanishes."""
+        if self.parametrisation == "as_is":
+            raise refused(
+                "NT811", f"the first layer {name} vanishes with the width: its entries have the variance {law.var}",
+                "initialise it with a constant variance, as 1/fan-in; parametrisation='ntk' trains it from 0", node,
+            )  # fmt: skip
+        self.findings.append(finding(
+            "NT818", f"the initial values of {name} ({law}) are 0 in the limit, and it is trained", "a variance"
+            " 1/fan-in", node, "warning",
+        ))  # fmt: skip
+        return Law(law.kind, law.mean, Power(sp.Integer(0)))
+
+    def vector(
+        self, name: str, label: str, width: ir.Width, axes: Sequence[ir.Axis], node: Any, count: int | None = None
+    ) -> Any:  # fmt: skip
+        """A vector (family) of the width, `count` of whose are summed; 0 when nothing is left of it in the limit."""
         law = self.law(name, node)
-        scale = self.scale(name, law.var.at_zero(), sp.Integer(1), sp.Integer(1), Fraction(0))
+        scale = self.scale(name, law.var.at_zero(), sp.Integer(1), sp.Rational(1, count or 1), Fraction(0))
         self.uniform(name, law, node)
         mean = number(law.mean.at_zero())
         gone = mean == 0 and scale.var == 0 and not scale.trainable
-        self.row(name, "vector", law, None, scale.rate, "0 in the limit" if gone else label)
+        self.scales[name] = Power(1 / sp.sympify(scale.multiplier))
+        fan = None if count is None else Power(sp.Integer(count))
+        self.row(
+            name,
+            "vector" if count is None else "depthwise kernel",
+            law,
+            fan,
+            scale.rate,
+            "0 in the limit" if gone else label,
+        )
         if gone:
             return 0
         return self.program.vector(
@@ -169,11 +198,13 @@ class Arrays:
         exponent = law.var.k if law.var.c != 0 else Fraction(-1)
         fan = sp.sympify(width.ratio) * count
         scale = self.scale(name, law.var.c, fan, sp.Integer(1), exponent)
+        power = (exponent + 1) / 2
+        self.scales[name] = Power(sp.sqrt(fan) / sp.sympify(scale.multiplier), Fraction(1, 2) - power)
         self.row(name, "readout", law, Power(fan, Fraction(1)), scale.rate, label)
         v = self.program.readout(
             label, width, var=scale.var, multiplier=scale.multiplier, axes=axes, trainable=scale.trainable
         )
-        return v, (exponent + 1) / 2
+        return v, power
 
     def output_bias(self, name: str, label: str, width: ir.Width, dims: Sequence[ir.Dim], node: Any) -> Any:
         """(v, x) with v·x/√n the bias of an output: x the vector 1; None when nothing is left of it."""
@@ -183,6 +214,9 @@ class Arrays:
         scale = self.scale(name, law.var.at_zero(), sp.Integer(1), sp.Integer(1), Fraction(0))
         gone = scale.var == 0 and not scale.trainable
         self.uniform(name, law, node)
+        self.scales[name] = Power(
+            1 / (sp.sqrt(sp.sympify(width.ratio)) * sp.sympify(scale.multiplier)), Fraction(-1, 2)
+        )
         self.row(name, "output bias", law, None, scale.rate, "0 in the limit" if gone else label)
         if gone:
             return None

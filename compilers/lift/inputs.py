@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,20 +14,23 @@ from netsor.compilers.lift.lifter import Lifter
 from netsor.compilers.lift.values import SAMPLE, Input
 from netsor.errors import InputError
 
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "": lambda x: x, "exp": torch.exp, "reciprocal": torch.reciprocal, "not": lambda x: 1 - x,
+}  # fmt: skip
+
 
 def check_samples(L: Lifter) -> None:
     """Each sample's data depend on that sample alone: changing the last input leaves the others."""
     exported = L.exported
-    for spec in L.inputs.values():
+    for spec in L.data.specs.values():
         known = exported.values[0]
         before = [known[n] for n in exported.inputs]
         changed = [torch.cat([x[:-1], _other(x[-1:], x[:1])]) for x in before]
-        values = [_computed(exported, spec.step, x) for x in (before, changed)]
-        first, second = (_samples_first(v, spec) for v in values)
+        first, second = (_array(exported, spec, x) for x in (before, changed))
         if not torch.equal(first[:-1], second[:-1]):
             raise refused(
                 "NT815", "the data of a sample depend on other samples of the batch",
-                "normalise with fixed numbers, or each sample by itself", spec.step.node,
+                "normalise with fixed numbers, or each sample by itself", spec.steps[0].node,
             )  # fmt: skip
 
 
@@ -41,6 +44,12 @@ def _computed(exported: Exported, step: Step, inputs: Sequence[torch.Tensor]) ->
     found = evaluate(step.node, known)
     assert isinstance(found, torch.Tensor)
     return found
+
+
+def _array(exported: Exported, spec: Input, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The array of the program; several tensors of data lie along its first axis."""
+    found = [_samples_first(_computed(exported, step, inputs), spec) for step in spec.steps]
+    return FUNCTIONS[spec.function](found[0] if len(found) == 1 else torch.stack(found, 1))
 
 
 def _samples_first(value: torch.Tensor, spec: Input) -> torch.Tensor:
@@ -71,8 +80,7 @@ def arranged(exported: Exported, spec: Input, inputs: Sequence[torch.Tensor]) ->
     parts = []
     for start in range(0, total, size):
         chunk = [x[start : start + size] for x in inputs]
-        values = _computed(exported, spec.step, samples(chunk, size))
-        parts.append(_samples_first(values, spec)[: min(size, total - start)])
+        parts.append(_array(exported, spec, samples(chunk, size))[: min(size, total - start)])
     return torch.cat(parts)
 
 

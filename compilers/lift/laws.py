@@ -14,7 +14,9 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-FACTORS = (2**21, 2**22)  # of the first width: terms of order 1/n² are below rounding after one extrapolation
+# Of the first width: terms of order 1/n² are below rounding after one extrapolation. The smaller ones are for modules
+# whose matrices would have more bytes than torch can count.
+FACTORS = ((2**21, 2**22), (2**18, 2**19), (2**15, 2**16))
 
 
 @dataclass(frozen=True)
@@ -187,10 +189,13 @@ def laws(make: Callable[[int], nn.Module], width: int) -> dict[str, Law]:
 
     An initialiser may treat the meta device differently: the kind must be the one recorded at the width itself.
     """
-    widths = [width * factor for factor in FACTORS]
+    widths: list[int] = []
     found: list[dict[str, Values]] = []
-    with suppress(Exception):  # an initialiser that reads values, which a meta tensor has not: no law is known
-        found = [_recorded(make, n, "meta") for n in widths]
+    for factors in FACTORS:
+        if not found:
+            widths = [width * factor for factor in factors]
+            with suppress(Exception):  # an initialiser that reads values, which a meta tensor has not: no law is known
+                found = [_recorded(make, n, "meta") for n in widths]
     if not found:
         return {}
     real = _recorded(make, width, "cpu")

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
 
-from netsor import ir
 from netsor.build.program import Program
 from netsor.compilers.lift.arrays import Arrays, Parametrisation, Row
+from netsor.compilers.lift.data import DataArrays, Together
 from netsor.compilers.lift.export import Exported, Step, export
+from netsor.compilers.lift.family import family
 from netsor.compilers.lift.findings import finding, location_of, refused
 from netsor.compilers.lift.inputs import arranged, check_samples
 from netsor.compilers.lift.laws import Law, laws
-from netsor.compilers.lift.lifter import Lifter, Restart, Splits
+from netsor.compilers.lift.layout import Layout
+from netsor.compilers.lift.lifter import Facts, Lifter, Restart
+from netsor.compilers.lift.outputs import written
 from netsor.compilers.lift.rules import RULES, near
 from netsor.compilers.lift.values import Constant, Data, Input, Outputs, Parameter
 from netsor.errors import Diagnostic, InputError
 
 Make = Callable[[int], nn.Module]
+Attention = Literal["as_is", "1/d"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,11 @@ class Lifted:
     """A module's program; `rows` says of each parameter what became of it.
 
     Kernels are of one output coordinate: the coordinates of a readout are i.i.d.
+
+    >>> from torch.nn import Linear, Sequential
+    >>> lifted = ns.from_torch(lambda n: Sequential(Linear(3, n), Linear(n, 1)), torch.ones(2, 3))
+    >>> sorted(lifted.rates(100))
+    ['0.bias', '0.weight', '1.bias', '1.weight']
     """
 
     program: Program
@@ -37,11 +46,27 @@ class Lifted:
     rows: tuple[Row, ...]
     exported: Exported
     inputs: Mapping[str, Input]
+    layouts: tuple[Layout, ...]
+
+    @property
+    def __netsor_holds__(self) -> Program:
+        """`ns.check`, `ns.compile` and the others take this object as its program."""
+        return self.program
 
     def arrange(self, *inputs: torch.Tensor) -> Any:
         """The program's arrays from the module's inputs: one array, or a dict by name."""
         arrays = {name: arranged(self.exported, spec, inputs) for name, spec in self.inputs.items()}
         return next(iter(arrays.values())) if len(arrays) == 1 else arrays
+
+    def arrays(self, module: nn.Module) -> dict[str, torch.Tensor]:
+        """The ω of the program's arrays by name, from the parameters of a module of the family.
+
+        With them the program at the module's width is the module: its first output, and Θ = Σ_p η_p ⟨∂f/∂p, ∂f̄/∂p⟩.
+        Parameters that are 0 in the limit are left out.
+        """
+        named, width = dict(module.named_parameters()), self.exported.widths[0]
+        n = _width_of(named, self.exported)
+        return {a.var.name: a.read(named[a.parameter], n, width) for a in self.layouts}
 
     def rates(self, n: int) -> dict[str, float]:
         """η_p(n): the kernel is lim Σ_p η_p(n) ⟨∂f/∂p, ∂f̄/∂p⟩."""
@@ -55,46 +80,63 @@ class Lifted:
 
 
 def from_torch(
-    make: Make, example_inputs: torch.Tensor | Sequence[torch.Tensor], *, widths: tuple[int, int] = (64, 96),
-    parametrisation: Parametrisation = "as_is",
+    make: Make | nn.Module, example_inputs: torch.Tensor | Sequence[torch.Tensor], *,
+    widths: tuple[int, int] | Set[int] = (64, 96), parametrisation: Parametrisation = "as_is",
+    attention: Attention = "as_is",
 ) -> Lifted:  # fmt: skip
     """The program of `make(n)` as n → ∞, with Θ = lim Σ_p η_p(n) ⟨∂f/∂p, ∂f̄/∂p⟩.
 
     `make` builds the module at a width with its own initialiser; samples are the first dimension of every input.
+    Instead of `make` a module, with the set of the sizes that are widths: `widths={256, 512}`.
     "as_is": η is one rate for all parameters, n^k with the largest k at which the kernel is finite (1/n for torch's
     own layers). "ntk": η_p = 1/fan-in of each matrix and 1 for vectors. What has no limit or no rule raises
-    UnsupportedError (NT8xx); `findings` are the warnings.
+    UnsupportedError (NT8xx); `findings` are the warnings. attention="1/d" reads scores q·k/√d, which stay random, as
+    q·k/d.
+
+    >>> def make(n):
+    ...     return torch.nn.Sequential(torch.nn.Linear(3, n), torch.nn.Tanh(), torch.nn.Linear(n, 1))
+    >>> x = torch.ones(2, 3)
+    >>> lifted = ns.from_torch(make, x, parametrisation="ntk")
+    >>> ns.compile(lifted)(lifted.arrange(x)).ntk.shape
+    torch.Size([2, 2])
     """
     inputs = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
-    _check_arguments(make, inputs, widths, parametrisation)
+    if isinstance(make, nn.Module) and isinstance(widths, Set):
+        make, base = family(make, widths)
+        widths = (base, 2 * base)
+    _check_arguments(make, inputs, widths, parametrisation, attention)
+    assert not isinstance(widths, Set) and not isinstance(make, nn.Module)
     with torch.random.fork_rng(devices=[]):
         exported = export(make, inputs, widths)
         known = laws(make, widths[0])  # after the graph is known not to depend on the width
     _check_values(exported)
     _check_randomness(exported)
-    first = _lifted(exported, known, parametrisation, None)
+    first = _lifted(exported, known, parametrisation, None, attention)
     if parametrisation == "ntk":
         return _result(*first)
     natural = first[0].arrays.natural
     trained = [e for name, e in natural.items() if first[0].arrays.trained[name]]
-    return _result(*_lifted(exported, known, parametrisation, min(trained, default=Fraction(0))))
+    return _result(*_lifted(exported, known, parametrisation, min(trained, default=Fraction(0)), attention))
 
 
-def _check_arguments(make: Any, inputs: Sequence[Any], widths: Any, parametrisation: Any) -> None:
+def _check_arguments(make: Any, inputs: Sequence[Any], widths: Any, parametrisation: Any, attention: Any) -> None:
     def bad(message: str, hint: str) -> InputError:
         return InputError(message, code="NT616", severity="error", hint=hint)
 
     if isinstance(make, nn.Module) or not callable(make):
         raise bad(f"make is a function of the width that builds the module, got {type(make).__name__}",
-                  "ns.from_torch(lambda n: Net(n), x): the limit is of a family of modules")  # fmt: skip
+                  "ns.from_torch(lambda n: Net(n), x): the limit is of a family of modules; or widths={64}, the sizes"
+                  " of a module that grow")  # fmt: skip
     if not inputs or any(not isinstance(x, torch.Tensor) or x.ndim == 0 or len(x) == 0 for x in inputs):
         raise bad(
             "example_inputs are tensors with samples in the first dimension", "ns.from_torch(make, torch.randn(2, 10))"
         )
-    if len(set(widths)) != 2 or any(not isinstance(n, int) or n < 2 for n in widths):
+    if isinstance(widths, Set) or len(set(widths)) != 2 or any(not isinstance(n, int) or n < 2 for n in widths):
         raise bad(f"widths are two different whole numbers, got {widths}", "widths=(64, 96)")
     if parametrisation not in ("as_is", "ntk"):
         raise bad(f"parametrisation is 'as_is' or 'ntk', got {parametrisation!r}", "see the page on PyTorch")
+    if attention not in ("as_is", "1/d"):
+        raise bad(f"attention is 'as_is' or '1/d', got {attention!r}", "'1/d' reads scores q·k/√d as q·k/d")
 
 
 def _check_values(exported: Exported) -> None:
@@ -127,14 +169,28 @@ def _check_randomness(exported: Exported) -> None:
             )  # fmt: skip
 
 
+def _width_of(named: Mapping[str, torch.Tensor], exported: Exported) -> int:
+    """The reference width of a module, from the first dimension that grows."""
+    small, large = (dict(m.named_parameters()) for m in exported.modules)
+    for name, p in named.items():
+        for size, a, b in zip(p.shape, small[name].shape, large[name].shape, strict=True):
+            if a != b:
+                return size * exported.widths[0] // a
+    return exported.widths[0]
+
+
 # ---------------------------------------------------------------- the passes
 
 
 def _lifted(
-    exported: Exported, known: Mapping[str, Law], parametrisation: Parametrisation, common: Fraction | None
+    exported: Exported,
+    known: Mapping[str, Law],
+    parametrisation: Parametrisation,
+    common: Fraction | None,
+    attention: Attention,
 ) -> tuple[Lifter, Outputs]:
     """The program of an export; a new fact about a parameter's dimension starts it again."""
-    splits: Splits = {}
+    facts = Facts()
     while True:
         module = exported.modules[0]
         p = Program(type(module).__name__.lower())
@@ -142,11 +198,14 @@ def _lifted(
         named = dict(module.named_parameters())
         trained = {name: q.requires_grad for name, q in named.items()}
         shapes = {name: "×".join(map(str, _shape(exported, name))) for name in named}
-        lifter = Lifter(p, exported, Arrays(p, known, trained, shapes, parametrisation, common), splits)
+        arrays = Arrays(p, known, trained, shapes, parametrisation, common)
+        lifter = Lifter(p, exported, arrays, facts, DataArrays(p, exported, facts.groups), attention)
         try:
             return lifter, _interpreted(lifter)
         except Restart as restart:
-            splits = {**splits, **restart.splits}
+            facts = restart.facts
+        except Together as found:
+            facts = replace(facts, groups={**facts.groups, found.parameter: found.steps})
 
 
 def _shape(exported: Exported, name: str) -> list[str]:
@@ -175,7 +234,7 @@ def _interpreted(L: Lifter) -> Outputs:
             first, second = exported.constant(step)
             sizes = step.sizes if isinstance(first, torch.Tensor) else ()
             values[step.node] = Constant(sizes, (first, second))
-    return _outputs(L, values)
+    return written(L, values)
 
 
 def _checked_data(exported: Exported, step: Step) -> Any:
@@ -201,55 +260,6 @@ def _applied(L: Lifter, step: Step, values: Mapping[Any, Any]) -> Any:
     return RULES[step.name](L, *args, **kwargs)
 
 
-def _outputs(L: Lifter, values: Mapping[Any, Any]) -> Outputs:
-    result = L.exported.result
-    nodes = list(result) if isinstance(result, tuple | list) else [result]
-    found = [values[n] for n in nodes if n is not None]
-    if len(found) != 1:
-        raise refused("NT820", f"the module returns {len(found)} tensors", "return one output")
-    if not isinstance(found[0], Outputs):
-        raise refused(
-            "NT808", "the module does not end with a readout: a linear layer from the width to a finite number"
-            " of outputs",
-            "add nn.Linear(n, k) as the last layer", nodes[0],
-        )  # fmt: skip
-    L.step = next(s for s in L.exported.steps if s.node is nodes[0])
-    _write(L, found[0])
-    return found[0]
-
-
-def _write(L: Lifter, out: Outputs) -> None:
-    for term in out.terms:
-        if term.readout is not None and term.power != 0:
-            what = "grows" if term.power > 0 else "vanishes"
-            raise L.refuse(
-                "NT811", f"the output {what} with the width, as n^{term.power} (readout {term.parameter})",
-                "the readout has variance c/fan-in, and no further factor of the width",
-            )  # fmt: skip
-    network = [t for t in out.terms if t.readout is not None]
-    width = network[0].readout.rows if network[0].readout is not None else None
-    assert isinstance(width, ir.Width)
-    for term in network:
-        assert term.readout is not None and term.x is not None
-        L.program.output(term.readout, term.x * term.coef)
-    first = L.program.outputs[0]
-    dims = [d for d in first.vector.dims if d.axis not in first.readout.axes]
-    for term in out.terms:
-        if term.readout is None:
-            _bias(L, term, width, dims)
-
-
-def _bias(L: Lifter, term: Any, width: ir.Width, dims: Sequence[ir.Dim]) -> None:
-    if term.power > 0:
-        raise L.refuse("NT811", f"the output bias {term.parameter} grows with the width", "a constant variance")
-    if term.parameter in L.vectors or term.parameter in L.arrays.rows:
-        raise L.refuse("NT819", f"{term.parameter} is a bias of the output and is used elsewhere", "its own parameter")
-    found = L.arrays.output_bias(term.parameter, L.label(term.parameter), width, dims, L.step.node)
-    if found is not None:
-        v, x = found
-        L.program.output(v, x * term.coef)
-
-
 def _result(L: Lifter, out: Outputs) -> Lifted:
     check_samples(L)
     rows = L.arrays.rows
@@ -266,7 +276,7 @@ def _result(L: Lifter, out: Outputs) -> Lifted:
                 " trained",
                 "parametrisation='ntk' trains vectors at the rate 1", None, "warning",
             ))  # fmt: skip
-    return Lifted(L.program, tuple(notes), tuple(rows.values()), L.exported, L.inputs)
+    return Lifted(L.program, tuple(notes), tuple(rows.values()), L.exported, L.data.specs, tuple(L.layouts))
 
 
 __all__ = ["Lifted", "from_torch"]

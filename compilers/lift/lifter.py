@@ -11,20 +11,20 @@ import sympy as sp
 import torch
 
 from netsor import ir
-from netsor.build.expressions import Expr
+from netsor.build.expressions import Expr, Matrix
 from netsor.build.program import Program
 from netsor.compilers.lift.arrays import Arrays, number
-from netsor.compilers.lift.export import SAMPLES, Exported, Pair, Size
+from netsor.compilers.lift.data import DataArrays, Groups, factors, free_name
+from netsor.compilers.lift.export import Exported, Pair, Size
 from netsor.compilers.lift.findings import refused
 from netsor.compilers.lift.laws import fit
+from netsor.compilers.lift.layout import Layout, marked
 from netsor.compilers.lift.values import (
-    SAMPLE,
     Atom,
     Constant,
     Data,
     Dim,
     Dims,
-    Input,
     Outputs,
     Parameter,
     Placed,
@@ -34,14 +34,22 @@ from netsor.compilers.lift.values import (
 )
 from netsor.errors import UnsupportedError
 
-Splits = Mapping[tuple[str, int], tuple[Size, ...]]
+MASKED = frozenset({"softmax", "_softmax", "masked_fill", "where", "scaled_dot_product_attention"})
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What uses of parameters show: widths that are products (heads, gates), data that one parameter reads."""
+
+    splits: Mapping[tuple[str, int], tuple[Size, ...]] = field(default_factory=dict)
+    groups: Groups = field(default_factory=dict)
 
 
 class Restart(Exception):
-    """A width of a parameter is a product (heads, gates): lift again with what is known now."""
+    """Lift again with what is known now."""
 
-    def __init__(self, splits: Splits) -> None:
-        self.splits = splits
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
 
 
 @dataclass
@@ -49,13 +57,14 @@ class Lifter:
     program: Program
     exported: Exported
     arrays: Arrays
-    splits: Splits
+    facts: Facts
+    data: DataArrays
+    attention: str = "as_is"  # "1/d": scores q·k/√d are read as q·k/d
     step: Any = None
     matrices: dict[str, Placed] = field(default_factory=dict)
     vectors: dict[str, Any] = field(default_factory=dict)
     readouts: dict[str, tuple[Expr, Fraction]] = field(default_factory=dict)
-    inputs: dict[str, Input] = field(default_factory=dict)
-    data: dict[Any, Any] = field(default_factory=dict)
+    layouts: list[Layout] = field(default_factory=list)
 
     # ------------------------------------------------------------ findings
 
@@ -64,6 +73,12 @@ class Lifter:
 
     def no_rule(self, what: str, hint: str = "") -> UnsupportedError:
         return self.refuse("NT803", f"{self.step.name}: {what}", hint or "the page on PyTorch lists the operations")
+
+    def lay(self, array: Any, parameter: str, dims: Dims, output: int | None = None) -> None:
+        """Remember where the parameter's entries stand in an array of the program."""
+        if isinstance(array, Expr | Matrix):
+            scale = self.arrays.scales[parameter]
+            self.layouts.append(Layout(array.var, parameter, dims, scale, output))
 
     # ------------------------------------------------------------ sizes and numbers
 
@@ -105,24 +120,9 @@ class Lifter:
 
     # ------------------------------------------------------------ dimensions
 
-    def factors(self, size: Size, stem: str) -> Dim:
-        """A dimension of data or a constant: the sample, a finite axis, or both."""
-        if size == (1, 1):
-            return ()
-        if size[0] == size[1]:
-            return (Atom("axis", size, self.program.fresh_axis(stem, size[0])),)
-        count, rest = divmod(size[0], SAMPLES[0])
-        if rest == 0 and size[1] == count * SAMPLES[1]:
-            return (SAMPLE, *self.factors((count, count), stem))
-        raise self.refuse(
-            "NT822", f"a tensor that no parameter enters has a dimension of sizes {size[0]} and {size[1]} at"
-            f" the two widths",
-            "inputs and constants have finite dimensions; a vector of the width is a parameter",
-        )  # fmt: skip
-
     def rows_of(self, name: str, dim: int, size: Size) -> Dim:
         """A dimension of a parameter: finite, or a width, or what uses of it have shown."""
-        parts = self.splits.get((name, dim), (size,))
+        parts = self.facts.splits.get((name, dim), (size,))
         source = frozenset({(name, dim)})
         found: list[Atom] = []
         for part in parts:
@@ -136,19 +136,30 @@ class Lifter:
     def split(self, atom: Atom, sizes: Sequence[Size]) -> Restart | UnsupportedError:
         """The width of an atom is a product."""
         growing = [s for s in sizes if s[0] != s[1]]
-        if atom.kind != "wide" or not atom.rows or len(growing) != 1 or any(r in self.splits for r in atom.rows):
+        found = {row: self._refined(row, atom.size, sizes) for row in atom.rows}
+        if atom.kind != "wide" or not found or len(growing) != 1 or None in found.values():
             return self.no_rule(
                 f"a dimension of {product((atom,))[0]} is taken apart into {', '.join(str(s[0]) for s in sizes)}",
                 "only a width that comes from the rows of a matrix or from a vector is taken apart (heads,"
                 " gates, chunks)",
             )
-        return Restart(dict.fromkeys(atom.rows, tuple(sizes)))
+        return Restart(replace(self.facts, splits={**self.facts.splits, **found}))
+
+    def _refined(self, row: tuple[str, int], size: Size, sizes: Sequence[Size]) -> tuple[Size, ...] | None:
+        """The parts of a parameter's dimension after its growing part is taken apart."""
+        parts = self.facts.splits.get(row, (size,))
+        if size not in parts or len(sizes) < 2:
+            return None
+        place = parts.index(size)
+        return (*parts[:place], *sizes, *parts[place + 1 :])
 
     # ------------------------------------------------------------ values
 
     def value(self, x: Any) -> Value:
         """Any tensor or number as a value of the program."""
         if isinstance(x, Value):
+            if x.mask is not None and self.step.name not in MASKED:
+                raise self.no_rule("masked scores are read", "masked scores go to a softmax")
             return x
         if isinstance(x, Outputs):
             raise self.refuse(
@@ -158,7 +169,7 @@ class Lifter:
         if isinstance(x, Parameter):
             return self.vector(x)
         if isinstance(x, Data):
-            return self.scalars(x)
+            return Value(*self.data.scalars(x, self.step.node))
         if isinstance(x, Constant):
             return self.constant(x)
         c, k = self.number(x)
@@ -170,7 +181,7 @@ class Lifter:
         if bool((first == first.flatten()[0]).all()):
             c, k = self.number(x)
             return Value(tuple(() for _ in x.sizes), c, k)
-        dims = tuple(self.factors(size, "c") for size in x.sizes)
+        dims = tuple(factors(self.program, size, "c", self.step.node) for size in x.sizes)
         atoms = [a for d in dims for a in d]
         if any(a.kind == "sample" for a in atoms):
             raise self.refuse("NT815", "a constant differs between samples", "a constant is the same for all samples")
@@ -196,64 +207,17 @@ class Lifter:
                 )  # fmt: skip
             axes = tuple(a.axis for d in dims for a in d if a.axis)
             label = self.label(x.name)
-            self.vectors[x.name] = (dims, self.arrays.vector(x.name, label, self.wide(widths[0]), axes, self.step.node))
+            array = self.arrays.vector(x.name, label, self.wide(widths[0]), axes, self.step.node)
+            self.lay(array, x.name, tuple(marked(d, "rows") for d in dims))
+            self.vectors[x.name] = (dims, array)
         dims, expr = self.vectors[x.name]
         empty: Dim = ()
         return Value(tuple(empty if i is None else dims[i] for i in x.order), expr)
 
-    # ------------------------------------------------------------ data
-
     def label(self, parameter: str) -> str:
         """The array's name: the parameter's with underscores."""
         name = parameter.replace(".", "_")
-        return self.input_name(name if name.isidentifier() else f"layer_{name}")
-
-    def input_name(self, stem: str) -> str:
-        name, k = stem, 2
-        while name in self.program:
-            name, k = f"{stem}{k}", k + 1
-        return name
-
-    def data_dims(self, x: Data) -> Dims:
-        """The dimensions of a data tensor, the same axes wherever it is used."""
-        if x.step not in self.data:
-            finite = [s for s in x.sizes[1:] if s[0] == s[1]]
-            stems = ["row", "col"] if len(finite) == 3 else ["token"] * len(finite)
-            dims = [self.factors(s, stems[min(i, len(stems) - 1)] if stems else "axis") for i, s in self._spatial(x)]
-            self.data[x.step] = tuple(dims)
-        dims = self.data[x.step]
-        if sum(a.kind == "sample" for d in dims for a in d) != 1:
-            raise self.refuse(
-                "NT815", "a tensor of data has no dimension of samples", "samples are the first dimension"
-            )
-        return dims
-
-    def _spatial(self, x: Data) -> list[tuple[int, Size]]:
-        """Dimensions with the number of the axis among those after the samples and channels."""
-        return [(max(i - 2, 0) if len(x.sizes) == 4 else 0, s) for i, s in enumerate(x.sizes)]
-
-    def scalars(self, x: Data) -> Value:
-        """Data as C-vars given with each sample."""
-        dims = self.data_dims(x)
-        key = (x.step, None)
-        if key not in self.data:
-            axes = tuple(a.axis for d in dims for a in d if a.axis)
-            name = self.input_name(x.step.node.name)
-            self.data[key] = self.program.scalar(name, axes=axes, per_sample=True)
-            self.inputs[name] = Input(x.step, dims, None)
-        return Value(dims, self.data[key])
-
-    def features(self, x: Data, dim: int, classes: int | None = None) -> tuple[Expr, Dims]:
-        """Data with one dimension as features (or token ids as one-hot features), and its other dimensions."""
-        dims = self.data_dims(x)
-        key = (x.step, dim if classes is None else f"classes {classes}")
-        if key not in self.data:
-            others = [d for i, d in enumerate(dims) if i != dim or classes is not None]
-            axes = tuple(a.axis for d in others for a in d if a.axis)
-            name = self.input_name(x.step.node.name)
-            self.data[key] = self.program.data(name, axes=axes)
-            self.inputs[name] = Input(x.step, dims, dim, classes)
-        return self.data[key], dims
+        return free_name(self.program, name if name.isidentifier() else f"layer_{name}")
 
     # ------------------------------------------------------------ alignment
 
@@ -295,4 +259,4 @@ def as_expr(p: Program, value: Value) -> Expr:
     return value.expr if isinstance(value.expr, Expr) else Expr(p, sp.sympify(value.expr))
 
 
-__all__ = ["Lifter", "Restart", "Splits", "as_expr"]
+__all__ = ["Facts", "Lifter", "Restart", "as_expr"]

@@ -30,11 +30,17 @@ SAMPLE = Atom("sample", SAMPLES)
 
 @dataclass(frozen=True)
 class Value:
-    """n^power · expr; without a width it is a family of scalars (C-vars)."""
+    """n^power · expr; without a width it is a family of scalars (C-vars).
+
+    Scores of a softmax may have a `mask`: factors of their exponentials. `scored` is the width that a product of two
+    vectors was summed over.
+    """
 
     dims: Dims
     expr: Any  # Expr or a number
     power: Fraction = Fraction(0)
+    mask: Value | None = None
+    scored: Size | None = None
 
     @property
     def atoms(self) -> Dim:
@@ -78,9 +84,10 @@ class Parameter:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A tensor that depends on the inputs alone: torch computes it."""
+    """A tensor that depends on the inputs alone: torch computes it, and a function of it."""
 
     step: Step
+    function: str = ""  # "exp" | "reciprocal" | "not"
 
     @property
     def sizes(self) -> tuple[Size, ...]:
@@ -109,12 +116,13 @@ class Placed:
 
 @dataclass(frozen=True)
 class Input:
-    """An array of the program: a data node, its dimensions and which of them comes last as features (None: scalars)."""
+    """An array of the program: data nodes, their dimensions, the one that comes last as features (None: scalars)."""
 
-    step: Step
+    steps: tuple[Step, ...]
     dims: Dims
     features: int | None
     classes: int | None = None  # one-hot
+    function: str = ""
 
 
 def product(atoms: Sequence[Atom]) -> Size:
@@ -132,6 +140,8 @@ def grouped(atoms: Sequence[Atom], sizes: Sequence[Size]) -> Dims | Atom:
                 return dim[-1] if dim else atoms[-1]
             dim.append(left.pop(0))
         dims.append(tuple(dim))
+    if dims and all(a.size == (1, 1) for a in left):
+        dims[-1], left = (*dims[-1], *left), []
     return tuple(dims) if not left else left[0]
 
 
@@ -151,7 +161,7 @@ def renamed(value: Value, table: dict[ir.Axis, ir.Axis]) -> Value:
     if isinstance(expr, Expr):
         present = {a: b for a, b in table.items() if a in expr.axes}
         expr = expr.rename(present) if present else expr
-    return Value(dims, expr, value.power)
+    return replace(value, dims=dims, expr=expr)
 
 
 __all__ = [

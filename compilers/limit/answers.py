@@ -1,4 +1,4 @@
-"""Questions about a limit, answered exactly, by quadrature, or from samples."""
+"""Questions about a limit, answered line by line: exactly or by quadrature."""
 
 from __future__ import annotations
 
@@ -13,17 +13,12 @@ import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.tangent import trained_vectors
 from netsor.compilers.limit.exact import Algebra, Exact, Sample, dot
 from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import Outputs, Place, Read, elements, unrolled
 from netsor.compilers.limit.polynomial import NotPolynomial, number
-from netsor.compilers.sampler.estimate import estimate
-from netsor.compilers.sampler.kernels import ntk_terms
-from netsor.compilers.sampler.paths import Drawn, Paths
-from netsor.errors import InputError
 from netsor.facts import covariance, fan_in, ratio, reached, trained_uses
 from netsor.passes.unroll import Unrolled
 
@@ -43,12 +38,12 @@ class LineAnswers:
         self.source: Any = p
         self.program: Any = p
         self.unrolled: Unrolled | None = None
-        if any(line.out.dims for line in p.lines):
-            self.unrolled = unrolled(p, groups)
-            self.program, groups = self.unrolled.program, [elements(self.unrolled, groups[0])]
-        samples = sum(len(g.samples) for g in groups)
         floats = isinstance(algebra, Functions)
-        if (floats or self.unrolled) and samples * len(self.program.lines) > (MOST_FLOATS if floats else MOST_LINES):
+        most = (MOST_FLOATS if floats else MOST_LINES) // max(1, sum(len(g.samples) for g in groups))
+        if any(line.out.dims for line in p.lines):
+            self.unrolled = unrolled(p, groups, most)
+            self.program, groups = self.unrolled.program, [elements(self.unrolled, groups[0])]
+        if (floats or self.unrolled) and len(self.program.lines) > most:
             raise NotPolynomial("too many lines")
         self.outputs = Outputs(p, self.unrolled)
         self.exact = Exact(self.program, groups, coupled, algebra)
@@ -89,7 +84,7 @@ class LineAnswers:
             case ("moment", u, power):
                 return self._each(u, lambda s, v: mean(self._vector_of(s, v) ** power))
             case ("scalar", c):
-                return self._each(c, lambda s, v: s.scalars[v] if isinstance(v, ir.Var) else number(v))
+                return self._each(c, self._scalar_of)
             case ("second_moment", u, v):
                 return self._blocks(u, v, lambda s, x, t, y: product(self._vector_of(s, x), self._vector_of(t, y)))
             case ("nngp",):
@@ -109,6 +104,11 @@ class LineAnswers:
     def _vector_of(self, s: Sample, v: Any) -> Any:
         algebra = self.exact.gaussians
         return s.vectors[v] if isinstance(v, ir.Var) else algebra.constant(algebra.number(v or 0))
+
+    def _scalar_of(self, s: Sample, c: Any) -> Any:
+        if not isinstance(c, ir.Var):
+            return number(c)
+        return s.scalars.irrational[c] if c in s.scalars.irrational else s.scalars[c]
 
     def _each(self, u: ir.Var, value: Callable[[Sample, Any], Any]) -> Any:
         shape, parts = self._elements(u)
@@ -212,78 +212,9 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
     return table.reshape(len(a), len(b), *a.shape[1:], *b.shape[1:])
 
 
-def rational(value: Fraction) -> sp.Rational:
-    return sp.Rational(value.numerator, value.denominator)
+def rational(value: Fraction | sp.Expr) -> sp.Expr:
+    return sp.Rational(value.numerator, value.denominator) if isinstance(value, Fraction) else value
 
 
 def _ratio(width: ir.Dimension | None) -> Fraction:
     return number(ratio(width))
-
-
-class SampledAnswers:
-    """Means over scrambles with standard errors; families keep their axes after the sample."""
-
-    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, **options: Any) -> None:
-        self.program = p
-        self.paths = Paths(p, groups, coupled)
-        self.total = sum(len(g.samples) for g in groups)
-        self.options = options
-        self.stored = 0
-
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """All questions from the same draws."""
-
-        def sample(normals: Any) -> dict[str, Tensor]:
-            drawn = self.paths.draw(normals)
-            self.stored = sum(x.data.numel() for r in drawn.results for x in r.values.values())
-            found = {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
-            return found | {f"scale {i}": self._scale(q, drawn) for i, q in enumerate(questions)}
-
-        with torch.no_grad():
-            found = estimate(sample, _relative, lambda: self.stored, **self.options)
-        return [(found.mean[str(i)], found.error[str(i)]) for i in range(len(questions))]
-
-    def _answer(self, question: Question, drawn: Drawn) -> Tensor:
-        match question:
-            case ("moment", u, power):
-                return self._stacked(drawn, u, lambda x: x.pow(power).mean(-1))
-            case ("scalar", c):
-                return self._stacked(drawn, c, lambda x: x)
-            case ("second_moment", u, v):
-                return finite.second_moment(drawn.networks, drawn.results, u, v)
-            case ("nngp",):
-                return finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
-            case _:
-                return sum(ntk_terms(drawn, drawn).values(), torch.zeros((), dtype=torch.float64))
-
-    def _scale(self, question: Question, drawn: Drawn) -> Tensor:
-        """What errors are relative to: E|Z|^k of a moment, √(E Z² E Z̄²) of a second moment, 1 of a scalar."""
-
-        def largest(u: ir.Var, power: int) -> Tensor:
-            return torch.stack([r.values[u].data.abs().pow(power).mean(-1).amax() for r in drawn.results]).amax()
-
-        match question:
-            case ("moment", u, power):
-                return largest(u, power)
-            case ("second_moment", u, v):
-                return (largest(u, 2) * largest(v, 2)).sqrt()
-            case ("scalar", _):
-                return torch.ones((), dtype=torch.float64)
-            case _:
-                return self._answer(question, drawn).abs().amax()
-
-    def _stacked(self, drawn: Drawn, var: ir.Var, value: Callable[[Tensor], Tensor]) -> Tensor:
-        parts = [value(r.values[var].data) for r in drawn.results]
-        if len({part.shape[1:] for part in parts}) > 1:
-            raise InputError(f"{var} has axes whose sizes differ between samples", code="NT602")
-        out = parts[0].new_zeros(self.total, *parts[0].shape[1:])
-        for network, part in zip(drawn.networks, parts, strict=True):
-            out[list(network.group.samples)] = part.expand(network.samples, *part.shape[1:])
-        return out
-
-
-def _relative(mean: dict[str, Tensor], error: dict[str, Tensor]) -> float:
-    """The largest standard error of an answer relative to its scale."""
-    names = [name for name in mean if not name.startswith("scale") and mean[name].numel()]
-    scales = {name: float(mean[f"scale {name}"]) for name in names}
-    return max((float(error[name].amax()) / scales[name] for name in names if scales[name] > 0), default=0.0)

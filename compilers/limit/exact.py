@@ -51,12 +51,22 @@ class Direction:
     basis: list[Image] = field(default_factory=list)
 
 
+class Scalars(dict[ir.Var, Real]):
+    """Limits of scalars; irrational ones stand apart, for nothing exact is computed from them."""
+
+    def __init__(self) -> None:
+        self.irrational: dict[ir.Var, sp.Expr] = {}
+
+    def __missing__(self, c: ir.Var) -> Real:
+        raise NotPolynomial(f"{c} is irrational")
+
+
 @dataclass
 class Sample:
     """The limit variables of one sample: vectors, scalars and data by variable."""
 
     vectors: dict[ir.Var, Element] = field(default_factory=dict)
-    scalars: dict[ir.Var, Real] = field(default_factory=dict)
+    scalars: Scalars = field(default_factory=Scalars)
     data: dict[ir.Var, Data] = field(default_factory=dict)
 
 
@@ -191,7 +201,14 @@ class Exact:
         if any(a in s.data for a in line.args):
             raise NotPolynomial("a moment over data is sampled")
         args = {symbol: s.vectors[a] for symbol, a in zip(symbols, line.args, strict=True)}
-        total = self.gaussians.function(line.expr, args, params)
+        try:
+            total = self.gaussians.function(line.expr, args, params)
+        except NotPolynomial:
+            value = line.expr.xreplace({k: sp.Rational(v.numerator, v.denominator) for k, v in params.items()})
+            if args or isinstance(line, ir.Nonlin) or not (value.is_real and value.is_finite):
+                raise
+            s.scalars.irrational[line.out] = value
+            return
         if isinstance(line, ir.Moment):
             s.scalars[line.out] = self.gaussians.mean(total)
         else:

@@ -78,12 +78,12 @@ class Outputs:
         return u if self.unrolled is None else self.unrolled.get(u, index)
 
 
-def unrolled(p: Any, groups: Sequence[Group]) -> Unrolled:
-    """The straight-line program of a program with families, for samples of one size."""
+def unrolled(p: Any, groups: Sequence[Group], most: int) -> Unrolled:
+    """The straight-line program of a program with families, for samples of one size, of so many lines at most."""
     if len(groups) > 1:
         raise NotPolynomial("samples of different sizes are sampled")
     try:
-        return Unrolled(p, groups[0].sizes)
+        return Unrolled(p, groups[0].sizes, most=most)
     except UnsupportedError as error:
         raise NotPolynomial(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""`ns.limit`: the limit of any program, also where gradient independence fails (Tensor Programs III).
+"""What `ns.limit` returns: the limit of any program, also where gradient independence fails (Tensor Programs III).
 
 Z^{Wx} = Ẑ^{Wx} + Ż^{Wx}: the first part is Gaussian as in Tensor Programs II, the second is
 Ż^{Wx} = σ_W² Σ_j E[∂Z^x/∂Ẑ^{Wᵀy_j}] Z^{y_j} over the earlier uses of Wᵀ. Gradient independence drops it.
@@ -6,57 +6,35 @@ Z^{Wx} = Ẑ^{Wx} + Ż^{Wx}: the first part is Gaussian as in Tensor Programs II
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import sympy as sp
 
 from netsor import ir
-from netsor.build.declared import as_program
-from netsor.compilers.finite.inputs import Group, bind
-from netsor.compilers.limit.answers import Answer, LineAnswers, Question, SampledAnswers
+from netsor.compilers.finite.inputs import Group
+from netsor.compilers.limit.answers import Answer, LineAnswers, Question
 from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import no_nngp, no_ntk
 from netsor.compilers.limit.polynomial import Gaussians, NotPolynomial
+from netsor.compilers.limit.sampled import SampledAnswers
+from netsor.compilers.limit.training import by_step, converged, remedy
 from netsor.errors import InputError, UnsupportedError
 from netsor.facts import known, lookup
 from netsor.markup import one_line
-from netsor.passes.backward import with_backward
 from netsor.text.display import Table, Tabled
 
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
-
-
-OF_STEP = re.compile(r"(f|loss)\[\d+\]")  # the names that ns.train returns
 METHODS = ("exact", "quadrature", "sampled")
-
-
-def limit(
-    p: Any, x: Any = None, tol: float | None = None, samples: int | None = None, seed: int = 0,
-    methods: Sequence[str] = METHODS,
-) -> LimitResult:  # fmt: skip
-    """The true limit of a program on inputs x, by the general Master Theorem; backward lines are added for the NTK.
-
-    Each question by the first of `methods` that answers it: exact rationals when all functions are polynomials,
-    quadrature where expectations are of one or two Gaussian variables, else samples (`tol` and `samples` as in
-    `ns.compile`). `result.gia` answers the same questions under the gradient independence assumption.
-    """
-    unknown = [m for m in methods if m not in METHODS]
-    if unknown or not methods:
-        raise InputError(f"methods are {', '.join(METHODS)}, got {', '.join(unknown) or 'none'}", code="NT605")
-    program = with_backward(as_program("ns.limit", p))
-    groups = bind(program, x)
-    chosen = tuple(m for m in METHODS if m in methods)
-    return LimitResult(program, groups, True, {"tol": tol, "samples": samples, "seed": seed}, chosen)
 
 
 class LimitResult(Tabled):
     """Answers about the limit, `[sample, *axes]` for one vector and `[sample, sample′, *axes, *axes′]` for pairs.
 
-    All are numpy arrays: of sympy rationals (dtype object) where exact, of float64 otherwise.
+    All are numpy arrays: of sympy numbers (dtype object) where exact, of float64 otherwise.
     """
 
     def __init__(
@@ -130,19 +108,11 @@ class LimitResult(Tabled):
     def scalar(self, c: Any) -> Any:
         """The limit of a C-var, by its name or by the name under which the program returns it."""
         question: Question = ("scalar", self._var(c, "C"))
-        steps: dict[str, Question] = {
-            r.name: ("scalar", r.value) for r in self.program.returned if OF_STEP.fullmatch(r.name)
-        }
-        if str(c) in steps:
-            self._ask_all(list(steps.values()))  # all steps of training from the same draws
-            self._converged(question, steps)
+        steps: dict[str, Question] = {n: ("scalar", v) for n, v in by_step(self.program, str(c)).items()}
+        if steps:
+            self._ask_all(list(steps.values()))
+            converged(str(c), {name: self._known[q][0] for name, q in steps.items()})
         return self._value(question)
-
-    def _converged(self, question: Question, steps: dict[str, Question]) -> None:
-        """InputError with the first step whose outputs or losses are not finite, when the question's are not."""
-        if not _finite(self._known[question][0]):
-            first = next(name for name, q in steps.items() if not _finite(self._known[q][0]))
-            raise InputError(f"training diverged: {first} is not finite", code="NT633", hint="a smaller learning rate")
 
     @property
     def nngp(self) -> Any:
@@ -219,7 +189,8 @@ class LimitResult(Tabled):
         if var is None or var.kind not in kinds:
             what = "scalar" if kinds == "C" else "vector"
             raise InputError(
-                f"the program has no {what} called {name} (it has {known(self.program)})", code="NT605"
+                f"the program has no {what} called {name} (it has {known(self.program)})", code="NT605",
+                hint=remedy(str(name)),
             )  # fmt: skip
         return var
 
@@ -279,10 +250,6 @@ def _differ(a: Answer, b: Answer) -> bool:
     return bool((np.abs(x - y) > SIGNIFICANT * error + 1e-9 * scale).any())
 
 
-def _finite(value: Any) -> bool:
-    return bool(np.isfinite(np.asarray(value, dtype=float)).all())
-
-
 def _floats(answer: Answer) -> tuple[Any, Any]:
     value = np.asarray(answer[0], dtype=float)
     return value, np.zeros_like(value) if answer[1] is None else np.asarray(answer[1], dtype=float)
@@ -294,7 +261,4 @@ def _text(answer: Answer) -> str:
     if error is not None:
         return f"{float(value.mean()):.6g} ± {float(error.amax()):.1g}"
     mean = sum(value.flatten()) / value.size
-    return str(mean) if mean.q < 10**6 else f"{float(mean):.10g}"
-
-
-__all__ = ["LimitResult", "limit"]
+    return str(mean) if isinstance(mean, sp.Rational) and mean.q < 10**6 else f"{float(mean):.10g}"

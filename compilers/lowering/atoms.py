@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import cast
 
 import sympy as sp
 
-from netsor.functions import Head, exact, write_out
+from netsor.functions import Function, Head, relu, step, write_out
 
 Z = sp.Symbol("z", real=True)
 DERIVATIVE = "derivative"
-
-# heads that the engine has by name; one with brackets takes their number
-NAMED = {
-    "step": "rt.step", "sign": "rt.sign", "relu": "rt.relu", "abs": "rt.absolute", "erf": "rt.erf", "gelu": "rt.gelu",
-    "gelu'": "rt.gelu_prime", "tanh": "rt.tanh", "sigmoid": "rt.sigmoid", "silu": "rt.silu",
-    "softplus": "rt.softplus", "elu": "rt.elu", "gaussian": "rt.gaussian", "leaky_relu[]": "rt.leaky_relu",
-    "elu[]": "rt.elu",
-}  # fmt: skip
-KEEP = frozenset(
-    {"step", "sign", "relu", "abs", "erf", "gelu", "tanh", "sigmoid", "silu", "softplus", "elu", "gaussian"}
-)
 
 
 @dataclass(frozen=True)
@@ -32,13 +23,27 @@ class Atom:
     args: tuple[Argument, ...] = ()
 
 
-Argument = float | Atom | tuple[float, Atom]
+@dataclass(frozen=True)
+class Reference:
+    """A function that the module defines by itself."""
+
+    name: str
+
+
+Part = Atom | Reference
+Argument = float | Part | tuple[float, Part]
+Namer = Callable[[Head], Reference | None]  # a head of Z, None where it may not be an atom
+
+
+def is_bare(f: sp.Expr) -> bool:
+    """Is it a function of z by name?"""
+    return isinstance(f, Head) and f.args == (Z,)
 
 
 def is_slope(f: sp.Expr, prime: sp.Expr) -> bool:
     """Is `prime` f′, of functions that are known by their values?"""
-    known = atoms(prime)
-    if known is not None and known.function != DERIVATIVE:
+    known = closed(prime, _by_name)
+    if known is not None and not (isinstance(known, Atom) and known.function == DERIVATIVE):
         return False
     try:
         return bool(sp.diff(f, Z) == prime)
@@ -46,21 +51,49 @@ def is_slope(f: sp.Expr, prime: sp.Expr) -> bool:
         return False
 
 
-def atoms(f: sp.Expr) -> Atom | None:
-    """f as a linear combination of the engine's atoms; None when a term is not one."""
-    simple = _term(f)
-    if simple is not None and simple[0] == 1:
-        return simple[1]
-    parts: list[tuple[float, Atom]] = []
-    for term in sp.Add.make_args(sp.expand(write_out(f, KEEP))):
-        found = _term(term)
-        if found is None:
-            return None
-        parts.append((nearest(found[0]), found[1]))
-    return Atom("rt.combine", tuple(parts))
+def _by_name(h: Head) -> Reference:
+    return Reference(str(h))
 
 
-def _term(term: sp.Expr) -> tuple[sp.Expr, Atom] | None:
+def closed(f: sp.Expr, name: Namer) -> Part | None:
+    """f as a linear combination of atoms; None where a term is not one.
+
+    A built-in function by itself is a combination where its definition is one of functions that are combinations; in
+    other expressions it is an atom.
+    """
+    if not is_bare(f) or not f.spec.builtin:
+        return _combination((f, write_out(f, lambda spec: spec.builtin), write_out(f)), name)
+    if f.spec.origin is not None:
+        return _derivative(name(f.spec.origin.head(Z)))
+    inner = f.spec.definition(Z)
+    return _combination((f, inner, write_out(f)), lambda h: name(h) if h != f and _is_combination(h.spec) else None)
+
+
+def _derivative(f: Part | None) -> Atom | None:
+    return None if f is None else Atom(DERIVATIVE, (f,))
+
+
+@cache
+def _is_combination(spec: Function) -> bool:
+    return closed(spec.head(Z), _by_name) is not None and (spec.origin is None or _is_combination(spec.origin))
+
+
+def _combination(forms: Iterable[sp.Expr], name: Namer) -> Part | None:
+    """The first of the forms of a function that is a linear combination of atoms."""
+    for form in forms:
+        total: dict[Part, sp.Expr] = {}
+        for term in map(partial(_term, name=name), sp.Add.make_args(sp.expand(form))):
+            if term is None:
+                break
+            coefficient, atom = term
+            total[atom] = total.get(atom, 0) + coefficient
+        else:
+            whole = next(iter(total)) if list(total.values()) == [1] else None
+            return whole or Atom("rt.combine", tuple((nearest(c), atom) for atom, c in total.items()))
+    return None
+
+
+def _term(term: sp.Expr, name: Namer) -> tuple[sp.Expr, Part] | None:
     """Coefficient and constructor of c·zᵏ·atom."""
     coefficient, rest = term.as_independent(Z, as_Add=False)
     if not coefficient.is_number:
@@ -77,12 +110,19 @@ def _term(term: sp.Expr) -> tuple[sp.Expr, Atom] | None:
     gate = _relu_power(factors)
     if gate is not None:
         return coefficient, Atom("rt.relu_power", (power + gate,))
-    if len(factors) != 1:
-        return None
-    known = _atom(factors[0])
+    known = _atom(factors[0], name) if len(factors) == 1 else _gated_exponential(factors)
     if known is None:
         return None
     return coefficient, Atom("rt.times_power", (known, power)) if power else known
+
+
+def _gate(f: sp.Expr) -> tuple[int, sp.Expr] | None:
+    """(m, a) for aᵐ·step(a): step is m = 0, relu m = 1."""
+    if isinstance(f, Head) and f.spec in (step, relu):
+        return int(f.spec is relu), f.args[0]
+    if isinstance(f, sp.Heaviside) and f.args[1:] == (sp.Rational(1, 2),):
+        return 0, f.args[0]
+    return None
 
 
 def _relu_power(factors: list[sp.Expr]) -> int | None:
@@ -90,16 +130,23 @@ def _relu_power(factors: list[sp.Expr]) -> int | None:
     total = 0
     for f in factors:
         base, exponent = f.as_base_exp()
-        if not (isinstance(base, Head) and base.args == (Z,) and exponent.is_Integer and exponent > 0):
+        gate = _gate(base)
+        if gate is None or gate[1] != Z or not (exponent.is_Integer and exponent > 0):
             return None
-        if base.spec.known == "relu":
-            total += int(exponent)
-        elif base.spec.known != "step":
-            return None
+        total += gate[0] * int(exponent)
     return total
 
 
-def _atom(f: sp.Expr) -> Atom | None:
+def _gated_exponential(factors: list[sp.Expr]) -> Atom | None:
+    """exp(a z) step(−z), a > 0."""
+    gates = [_gate(f) for f in factors]
+    rates = [f.args[0] / Z for f in factors if isinstance(f, sp.exp)]
+    if len(factors) != 2 or (0, -Z) not in gates or not rates or not (rates[0].is_number and rates[0] > 0):
+        return None
+    return Atom("rt.exp_left", (nearest(rates[0]),))
+
+
+def _atom(f: sp.Expr, name: Namer) -> Part | None:
     """A function of one affine argument."""
     if isinstance(f, sp.exp):
         return _exponential(f)
@@ -111,30 +158,20 @@ def _atom(f: sp.Expr) -> Atom | None:
     if isinstance(f, sp.erf) and _affine(f.args[0]) is not None:
         slope, offset = cast("tuple[sp.Expr, sp.Expr]", _affine(f.args[0]))
         return Atom("rt.erf", (nearest(slope),)) if offset == 0 else None
-    if not isinstance(f, Head):
+    gate = _gate(f)
+    if gate is not None:
+        return _scaled(Atom("rt.relu_power", (gate[0],)), gate[1])
+    if not isinstance(f, Head) or not f.spec.builtin:
         return None
-    return _head(f)
+    known = _atom(f.spec.definition(*f.args), name) if f.spec.origin is None else None
+    return known or _scaled(name(f.spec.head(Z)), f.args[0])
 
 
-def _head(f: Head) -> Atom | None:
-    name = f.spec.known
-    affine = _affine(f.args[0])
-    key, value = name, ""
-    if "[" in name:
-        key, value = (
-            name[: name.index("[")] + "[]" + name[name.index("]") + 1 :],
-            name[name.index("[") + 1 : name.index("]")],
-        )
-    if affine is None or affine[1] != 0:
+def _scaled(found: Part | None, argument: sp.Expr) -> Part | None:
+    """z ↦ f(a z)."""
+    affine = _affine(argument)
+    if found is None or affine is None or affine[1] != 0:
         return None
-    bare = key.rstrip("'")
-    order = len(key) - len(bare)
-    stem = key if key in NAMED else bare
-    if stem not in NAMED:
-        return None
-    found = Atom(NAMED[stem], (nearest(exact(sp.Rational(value))),) if value else ())
-    for _ in range(0 if key in NAMED else order):
-        found = Atom(DERIVATIVE, (found,))
     return found if affine[0] == 1 else Atom("rt.scaled", (found, nearest(affine[0])))
 
 

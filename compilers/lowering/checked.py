@@ -1,8 +1,10 @@
 """Generated text is executed here and nowhere else: parsed, and refused unless it is what the printers can make.
 
     module     ::=  docstring, `import math`, `import torch`, `from netsor.compilers import runtime as rt`, statements
-    statement  ::=  name = value, name[key] = value, del names, for, if, def (perhaps under @rt.table), return, call
-    value      ::=  constants, tuples, lists, arithmetic, comparisons, lambda, calls, views, attributes of METHODS
+    statement  ::=  name = operation, name[key] = operation, del names, for, if, def (perhaps under @rt.table), call,
+                    return formula
+    operation  ::=  at most one call, operator or view of names, constants, attributes of METHODS, tuples of these
+    formula    ::=  constants, tuples, arithmetic, comparisons, calls, views, attributes of METHODS
     called     ::=  rt.…, torch.…, math.…, a name that the text or its numeric functions define, a method
 
 No builtin is in reach, no attribute starts with an underscore, and no name of the three modules is assigned to.
@@ -21,7 +23,7 @@ import torch
 
 METHODS = frozenset({
     "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "nngp", "ntk", "parameter",
-    "permute", "put", "select", "shape", "size", "sum", "view",
+    "permute", "put", "shape", "size", "sum", "view",
 })  # fmt: skip
 """Attributes of tensors and of the runtime's objects that the printers write."""
 TORCH = frozenset({
@@ -107,12 +109,45 @@ def _is_allowed(node: ast.AST, known: set[str], attributes: frozenset[str]) -> b
             return _is_plain(node.name) and node.name not in MODULES and all(map(_is_table, node.decorator_list))
         case ast.Attribute():
             return _is_read(node) and not node.attr.startswith("_") and _has(node, attributes)
+        case ast.Assign():
+            return all(map(_is_operand, _operands(node.value)))
         case ast.Expr():
             return isinstance(node.value, ast.Call) or isinstance(getattr(node.value, "value", None), str)
         case ast.Call():
             return isinstance(node.func, ast.Name | ast.Attribute)
         case _:
             return True
+
+
+def _operands(e: ast.expr) -> list[ast.expr]:
+    """What one call, operator or view reads."""
+    match e:
+        case ast.Call():
+            return [e.func, *e.args, *(k.value for k in e.keywords)]
+        case ast.BinOp():
+            return [e.left, e.right]
+        case ast.Subscript():
+            return [e.value]
+        case _:
+            return [e]
+
+
+def _is_operand(e: ast.expr) -> bool:
+    match e:
+        case ast.Name() | ast.Constant():
+            return True
+        case ast.Attribute():
+            return _is_operand(e.value)
+        case ast.Subscript():
+            return isinstance(e.slice, ast.Constant) and _is_operand(e.value)
+        case ast.UnaryOp():
+            return _is_operand(e.operand)
+        case ast.Tuple():
+            return all(map(_is_operand, e.elts))
+        case ast.Dict():
+            return all(map(_is_operand, e.values))
+        case _:
+            return False
 
 
 def _has(node: ast.Attribute, attributes: frozenset[str]) -> bool:

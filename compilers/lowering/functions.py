@@ -1,7 +1,8 @@
 """Constants and functions of a generated module: each is defined once, in order of first use, before what reads it.
 
 A function of one Gaussian variable is written with the constructors of the expectation engine where it is a sum of
-their atoms, which keeps its closed forms; anything else is a torch function with the points where it has kinks.
+their atoms, which keeps its closed forms; anything else is a torch function with the points where it has kinks. That
+holds for the built-in functions too: closed forms are read off the definition in their row, values are the row's text.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 import sympy as sp
 import torch
 
-from netsor.compilers.lowering.atoms import DERIVATIVE, Argument, Atom, atoms, is_slope
+from netsor.compilers.lowering.atoms import DERIVATIVE, Argument, Atom, Part, Reference, closed, is_bare, is_slope
 from netsor.compilers.lowering.checked import execute
 from netsor.compilers.lowering.identifiers import Identifiers, Numeric
 from netsor.compilers.lowering.printing import lines
 from netsor.compilers.lowering.printing.lines import call
 from netsor.compilers.lowering.torch_functions import torch_body, torch_source
-from netsor.functions import Head, expression_kinks
+from netsor.functions import expression_kinks
 from netsor.names import shown
 
 Z = sp.Symbol("z", real=True)
@@ -68,20 +69,24 @@ class Functions:
         """The name of f(z)."""
         if f not in self.names:
             name = self._fresh(f)
-            known = self._derivative(f) or atoms(f)
+            known = self._derivative(f) or closed(f, lambda h: Reference(self.name(h)))
             self.names[f] = name
             if known is None:
                 self._define(name, f)
             else:
+                if isinstance(known, Atom) and known.function == "rt.combine" and is_bare(f) and f.spec.sources:
+                    values = Reference(self._values(name, f))
+                    known = Atom("rt.named", (known, Reference(repr(f.spec.name)), values))
                 self._assign(name, known, str(f))
         return self.names[f]
 
-    def _derivative(self, f: sp.Expr) -> str | None:
-        """The function of the module whose derivative is f, so that the two are known to belong together."""
-        return next((name for other, name in self.names.items() if is_slope(other, f)), None)
+    def _derivative(self, f: sp.Expr) -> Atom | None:
+        """f as the derivative of a function of the module, so that the two are known to belong together."""
+        found = (Reference(name) for other, name in self.names.items() if is_slope(other, f))
+        return next((Atom(DERIVATIVE, (of,)) for of in found), None)
 
     def _fresh(self, f: sp.Expr) -> str:
-        if isinstance(f, Head) and f.args == (Z,):
+        if is_bare(f):
             stem = f.spec.name.replace("'", "_prime").split("[")[0]
             stem += "_fn" if f.spec.numeric else ""
         else:
@@ -89,10 +94,10 @@ class Functions:
             stem = f"phi_{self._phis}"
         return self.identifiers.of(("function", f), stem)
 
-    def _assign(self, name: str, known: str | Atom, text: str) -> None:
+    def _assign(self, name: str, known: Part, text: str) -> None:
         """One constructor, those of its arguments before it."""
-        if isinstance(known, str):
-            made = lines.Text(f"{known}.{DERIVATIVE}")
+        if isinstance(known, Reference):
+            made = lines.Text(known.name)
         else:
             made = self._constructed(known, name)
             self._known.setdefault(known, name)
@@ -104,15 +109,17 @@ class Functions:
 
     def _argument(self, x: Argument, name: str) -> str:
         match x:
-            case Atom():
+            case Atom() | Reference():
                 return self._part(x, name)
             case (coefficient, part):
                 return f"({coefficient!r}, {self._part(part, name)})"
             case _:
                 return repr(x)
 
-    def _part(self, a: Atom, name: str) -> str:
-        """The name of an atom that another is made of."""
+    def _part(self, a: Part, name: str) -> str:
+        """The name of what an atom is made of."""
+        if isinstance(a, Reference):
+            return a.name
         if a not in self._known:
             made = self._constructed(a, name)
             self._known[a] = self.identifiers.of(a, f"{name}_part")
@@ -121,16 +128,23 @@ class Functions:
 
     def _define(self, name: str, f: sp.Expr) -> None:
         """A function that torch computes, with its derivative where that has a formula."""
-        values, prime = (self.identifiers.of((part, f), f"{name}_{part}") for part in ("values", "slope"))
-        self._definition(values, "z", torch_body(f, Z, "z", self.numeric))
+        values = self._values(name, f)
         slope = self._slope(f)
         derivative = []
         if slope is not None:
+            prime = self.identifiers.of(("slope", f), f"{name}_slope")
             self._definition(prime, "z", slope)
             derivative = [f"derivative={prime}"]
         kinks = f"kinks={tuple(sorted(expression_kinks(f, Z)))!r}"
-        made = call("rt.function", values, *derivative, kinks, f"name={str(f)!r}")
+        label = f.spec.name if is_bare(f) else str(f)
+        made = call("rt.function", values, *derivative, kinks, f"name={label!r}")
         self.lines += lines.broken("", f"{name} = ", made)
+
+    def _values(self, name: str, f: sp.Expr) -> str:
+        """The name of a torch function with the values of f."""
+        values = self.identifiers.of(("values", f), f"{name}_values")
+        self._definition(values, "z", torch_body(f, Z, "z", self.numeric))
+        return values
 
     def _slope(self, f: sp.Expr) -> str | None:
         try:

@@ -38,7 +38,10 @@ def _key(program: Any, get: tuple[str, ...]) -> Any:
 
 def cached_recursion(program: Any, get: tuple[str, ...]) -> Recursion:
     """The recursion of a program's content."""
-    key = _key(program, get)
+    return _recursion(_key(program, get), program, get)
+
+
+def _recursion(key: Any, program: Any, get: tuple[str, ...]) -> Recursion:
     if key not in _RECURSIONS:
         _RECURSIONS[key] = _derive(program, get)
     return _RECURSIONS[key]
@@ -48,7 +51,7 @@ def cached_module(program: Any, get: tuple[str, ...]) -> Any:
     """The generated module of a program's content."""
     key = _key(program, get)
     if key not in _MODULES:
-        _MODULES[key] = load(generate(cached_recursion(program, get)), program.name)
+        _MODULES[key] = load(generate(_recursion(key, program, get)), program.name)
     return _MODULES[key]
 
 

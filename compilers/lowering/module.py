@@ -33,7 +33,7 @@ def generate(recursion: Recursion) -> Source:
     each, pairs = _each(names, found.each), _pairs(own, found.pairs)
     text = [
         *_head(recursion), *functions.tables, *functions.lines, *_get(recursion), "", *each, "", "", *pairs,
-        *_tail(recursion.wide),
+        *_tail(recursion),
     ]  # fmt: skip
     return Source("\n".join(text) + "\n", functions.numeric.found)
 
@@ -62,14 +62,15 @@ def _get(r: Recursion) -> list[str]:
     return [*broken("", "GET = ", Text("(", found, ",)" if len(found) == 1 else ")")), ""]
 
 
-def _tail(wide: bool) -> list[str]:
-    given = ", wide=True" if wide else ""
+def _tail(r: Recursion) -> list[str]:
+    wide = ", wide=True" if r.wide else ""
+    given, passed = (", params=None", ", params=params") if facts.parameters(r.program.lines) else ("", "")
     return [
-        "", "", "def kernel(x1, x2=None, get=GET):",
+        "", "", f"def kernel(x1, x2=None, get=GET{given}):",
         '    """The kernels named in `get` between all inputs of x1 and of x2 (of x1 when None)."""',
-        f"    return rt.evaluate(INPUTS, each, pairs, x1, x2, get{given})", "", "", "def nngp(x1, x2=None):",
-        '    return kernel(x1, x2, ("nngp",)).nngp', "", "", "def ntk(x1, x2=None):",
-        '    return kernel(x1, x2, ("ntk",)).ntk',
+        f"    return rt.evaluate(INPUTS, each, pairs, x1, x2, get{wide}{passed})",
+        "", "", f"def nngp(x1, x2=None{given}):", f'    return kernel(x1, x2, ("nngp",){passed}).nngp',
+        "", "", f"def ntk(x1, x2=None{given}):", f'    return kernel(x1, x2, ("ntk",){passed}).ntk',
     ]  # fmt: skip
 
 

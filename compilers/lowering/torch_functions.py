@@ -1,14 +1,14 @@
 """Sympy expressions over coordinatewise functions, written as torch: as source text and as callables.
 
 One printer serves both: `torch_function` compiles what `torch_source` prints. Heads of netsor.functions that torch
-computes stably have an entry in `HEADS`; every other head (derivatives such as `tanh''`, the user's own) is printed
-through its definition, and a numeric function is called as it is.
+computes stably have a text in their row (`Function.sources`); every other head (derivatives such as `tanh''`, the
+user's own) is printed through its definition, and a numeric function is called as it is.
 """
 
 from __future__ import annotations
 
+import ast
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, reduce
 from typing import Any
@@ -20,32 +20,7 @@ from netsor.compilers.lowering.checked import evaluate
 from netsor.compilers.lowering.identifiers import Numeric
 from netsor.errors import UnsupportedError
 from netsor.functions import Head, write_out
-
-_F = "torch.nn.functional"
-_STEP = "((1 + torch.sign({0})) / 2)"  # ½ at 0, keeps dtype and NaN
-_RELU = "torch.maximum({0}, torch.zeros(()))"  # its derivative by autograd is ½ at 0, that of torch.relu is 0
-
-# name of a head -> torch source; {0} is the argument, {c} the parameter of a name with brackets
-HEADS: dict[str, str] = {
-    "step": _STEP,
-    "sign": "torch.sign({0})",
-    "relu": _RELU,
-    "abs": "torch.abs({0})",
-    "leaky_relu[]'": "({c} + (1 - {c}) * " + _STEP + ")",
-    "elu": _F + ".elu({0})",
-    "elu'": "torch.exp(torch.clamp({0}, max=0))",
-    "elu''": "(torch.exp(torch.clamp({0}, max=0)) * (1 - " + _STEP + "))",
-    "elu[]": "(" + _RELU + " + {c} * torch.expm1(torch.minimum({0}, torch.zeros(()))))",
-    "elu[]'": "({c} * torch.exp(torch.clamp({0}, max=0)) + (1 - {c}) * " + _STEP + ")",
-    "elu[]''": "({c} * torch.exp(torch.clamp({0}, max=0)) * (1 - " + _STEP + "))",
-    "erf": "torch.erf({0})",
-    "gelu": _F + ".gelu({0})",
-    "tanh": "torch.tanh({0})",
-    "sigmoid": "torch.sigmoid({0})",
-    "silu": _F + ".silu({0})",
-    "softplus": "(-" + _F + ".logsigmoid(-({0})))",
-    "gaussian": "torch.exp(-(({0}) ** 2))",
-}
+from netsor.functions.table import STEP
 
 # sympy's own functions of one argument
 SYMPY: dict[str, str] = {
@@ -198,12 +173,11 @@ class _Printer:
         spec = e.spec
         if spec.numeric:
             return self._numeric(e)
-        parameter = re.search(r"\[([^\],]+)\]", spec.known)
-        template = HEADS.get(spec.known if parameter is None else spec.known.replace(parameter[0], "[]"))
-        if template is None:
+        if not spec.sources:
             return self.text(spec.definition(*e.args))
-        c = "" if parameter is None else self.tight(sp.Rational(parameter[1]), _ATOM)
-        return template.format(self.inside(e.args[0]), c=c), _ATOM
+        (x,) = e.args
+        parameter = "".join(self.tight(c, _ATOM) for c in spec.parameters[:1])
+        return spec.sources[0].format(self.inside(x), x=self.tight(x, _ATOM), c=parameter), binding(spec.sources[0])
 
     def _numeric(self, e: Head) -> Text:
         if self.numeric is None:
@@ -234,7 +208,7 @@ class _Printer:
             return f"torch.relu(torch.sign({x}))", _ATOM
         if at_zero == 1:
             return f"(1 - torch.relu(torch.sign(-({x}))))", _ATOM
-        return _STEP.format(x), _ATOM
+        return STEP.format(x), _PRODUCT
 
     def _piecewise(self, e: sp.Piecewise) -> Text:
         like = self._like(e)
@@ -269,6 +243,20 @@ class _Printer:
         if isinstance(e, sp.DiracDelta) or inner <= {sp.floor, sp.ceiling, sp.sign}:
             return f"torch.zeros_like({self._like(e)})", _ATOM
         raise UnsupportedError(f"{e} has no torch counterpart", code="NT701")
+
+
+@cache
+def binding(template: str) -> int:
+    """How tightly the text of a function binds, whatever its argument."""
+    match ast.parse(template.format("x", x="x", c="c"), mode="eval").body:
+        case ast.Call():
+            return _ATOM
+        case ast.BinOp(op=ast.Mult() | ast.Div()):
+            return _PRODUCT
+        case ast.BinOp(op=ast.Pow()):
+            return _POWER
+        case _:
+            return _SUM
 
 
 # ---------------------------------------------------------------- numbers

@@ -23,8 +23,8 @@ Functions = Callable[[sp.Expr], Fn]
 
 @dataclass(frozen=True)
 class Pairs:
-    """The bodies of two inputs and of one input twice; the arrays whose Gram matrices they read, their series, and the
-    number of expectations that are formulas.
+    """The bodies of two inputs and of one input twice; the arrays whose Gram matrices they read, their series, and how
+    many expectations are formulas.
     """
 
     two: Body
@@ -96,6 +96,8 @@ class _Walk:
                 | positions.Along() | positions.Indicator()
             ):  # fmt: skip
                 raise Missing("positions on an axis")
+            case arrays.Parameter():
+                raise Missing("a parameter of variances")
             case operations.Box() | operations.Contract() | operations.Total() | operations.Softmax():
                 raise Missing("a sum over an axis")
             case operations.Apply():

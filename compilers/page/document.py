@@ -30,7 +30,7 @@ pre { background: #f6f8fa; border-radius: 4px; padding: .7rem; font-size: .8rem;
 pre, .wide, #mathematics > div { overflow-x: auto; }
 #mathematics > div { padding: .2rem 0; }
 table { border-collapse: collapse; font-size: .9rem; }
-caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
+caption { text-align: left; font-weight: 600; padding-bottom: .4rem; position: sticky; left: 0; max-width: 92vw; }
 th, td { border: 1px solid #ddd; padding: .3rem .6rem; text-align: left; vertical-align: top; }
 figure { margin: 0; }
 .wide svg { max-width: none; }

@@ -18,7 +18,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Curves:
-    """Outputs `[step, sample, …]`, with errors, and mean losses `[step]`; losses `[seed, step]` by width."""
+    """Outputs `[step, sample, …]`, with errors, and mean losses `[step]`; losses `[seed, step]` by width.
+
+    `kernels` are what else the program returns by step, `ntk[t]` and alike, with errors.
+    """
 
     name: str
     method: str
@@ -26,6 +29,7 @@ class Curves:
     errors: Array
     losses: Array
     finite: dict[int, Array] = field(default_factory=dict)
+    kernels: dict[str, tuple[Array, Array]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         heads = ["step", "limit", *(f"n = {w}" for w in self.finite)]
@@ -36,7 +40,9 @@ class Curves:
         widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         error = f"outputs ± {self.errors.max():.1g}" if self.errors.any() else "outputs exact"
-        return "\n".join([f"{self.name}: mean loss of the training samples ({self.method}, {error})", *lines])
+        head = f"{self.name}: mean loss of the training samples ({self.method}, {error})"
+        numbers = [f"{name} = {value:.6g}" for name, (value, _) in self.kernels.items() if value.ndim == 0]
+        return "\n".join([head, *lines, *([""] if numbers else []), *numbers])
 
     def as_dict(self) -> dict[str, Any]:
         """What `netsor train --json` prints."""
@@ -47,6 +53,8 @@ class Curves:
             "errors": self.errors.tolist(),
             "losses": self.losses.tolist(),
             "finite": {str(w): a.tolist() for w, a in self.finite.items()},
+            "kernels": {name: value.tolist() for name, (value, _) in self.kernels.items()},
+            "kernel_errors": {name: error.tolist() for name, (_, error) in self.kernels.items()},
         }
 
     def save(self, path: str | Path) -> None:
@@ -71,7 +79,9 @@ def curves(r: LimitResult, widths: Sequence[int] = (), seeds: int = 5) -> Curves
     f, loss = ([name for name in names if name.startswith(f"{kind}[")] for kind in ("f", "loss"))
     outputs, losses = (np.stack([_floats(r.scalar(name)) for name in kind]) for kind in (f, loss))
     errors = np.stack([_floats(r.error("scalar", name)) for name in f])
-    found = Curves(r.program.name, r.method, outputs, errors, losses.mean(1))
+    more = [name for name in names if name not in (*f, *loss)]
+    kernels = {name: (_floats(r.scalar(name)), _floats(r.error("scalar", name))) for name in more}
+    found = Curves(r.program.name, r.method, outputs, errors, losses.mean(1), {}, kernels)
     returned: Mapping[str, Any] = {v.name: v.value for v in r.program.returned}
     with torch.no_grad():
         for width in widths:

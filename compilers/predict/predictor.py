@@ -3,83 +3,130 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from netsor.compilers.evaluate.arguments import Array, Arrays, Params
+from netsor.compilers.predict.answers import Answers, Found, Rate
+from netsor.compilers.predict.conjugate import Conjugate
+from netsor.compilers.predict.exact import Exact
 from netsor.compilers.predict.flow import Loss
 from netsor.compilers.predict.flow import solve as integrated
-from netsor.compilers.predict.samples import Targets, batches, count, matrix
-from netsor.compilers.predict.solve import System
+from netsor.compilers.predict.nystrom import Nystrom
+from netsor.compilers.predict.samples import Targets, batches, matrix, part
+from netsor.compilers.predict.training import Training, Which
+from netsor.compilers.store import StoredGram
 from netsor.errors import InputError
 
+if TYPE_CHECKING:
+    from netsor.compilers.kernel import Kernel
+
 BATCH = 4096  # test samples of one call of the kernel, when no covariance between them is asked for
-Which = Literal["nngp", "ntk"]
-Rate = Callable[[Tensor], Tensor]
+PRECONDITIONER = 256  # landmarks of the preconditioner when nothing is said
+Solver = Literal["cholesky", "cg"]
+Landmarks = int | Sequence[int] | None
 
 
 @dataclass
 class Prediction:
     """Mean `[m, *output axes]` (and `[…, k]` for targets with k columns); variance `[m, *output axes]` of each output.
 
-    `covariance` is `[m, *output axes, m, *output axes]` where it was asked for. All columns of the targets have one
-    variance.
+    `covariance` is `[m, *output axes, m, *output axes]`. `variance` and `covariance` are None where they were not asked
+    for. All columns of the targets have one variance.
     """
 
     mean: Tensor
-    variance: Tensor
-    covariance: Tensor | Any = None  # `| Any`: the type depends on what was asked for
+    variance: Tensor | Any  # `| Any`: the type depends on what was asked for
+    covariance: Tensor | Any = None
 
     @property
     def std(self) -> Tensor:
         """The square root of the variance."""
-        return self.variance.sqrt()
+        found: Tensor = self.variance.sqrt()
+        return found
 
 
-def predict(kernel: Any, x_train: Any, y_train: Any, diag_reg: float = 0.0) -> Predictor:
+def predict(
+    kernel: Kernel, x_train: Arrays, y_train: Array, diag_reg: float | Tensor = 0.0, params: Params | None = None,
+    landmarks: Landmarks = None, solver: Solver = "cholesky", gram: StoredGram | str | Path | None = None,
+    memory: int | str = "2GB", tol: float = 1e-8, seed: int = 0,
+) -> Predictor:  # fmt: skip
     """Predictions of the infinite network from training data; see Predictor.
 
     `y_train` is `[n]`, `[n, k]`, or has the program's output axes after the first. `diag_reg` is relative to the mean
-    of the training kernel's diagonal.
+    of the training kernel's diagonal. `params` are those of the kernel's call.
+
+    `solver="cholesky"` holds the n × n kernels. With `landmarks`, a number or the numbers of training samples, they are
+    approximated through m of them (Nyström). `solver="cg"` solves to the relative residual `tol` by conjugate
+    gradients on blocks; its preconditioner has the `landmarks`. Both keep the `memory` for blocks of kernels.
+    `gram` is a store of the training kernels (`kernel.gram(x_train, store=…)`), read by blocks.
+
+    >>> x, y = np.linspace(-1, 1, 5)[:, None], np.linspace(-1, 1, 5) ** 3
+    >>> predictor = ns.predict(ns.compile(ns.programs.mlp()), x, y)
+    >>> bool((predictor.gp(x).mean - torch.tensor(y)).abs().max() < 1e-6)
+    True
     """
-    return Predictor(kernel, x_train, y_train, diag_reg)
+    return Predictor(kernel, x_train, y_train, diag_reg, params, landmarks, solver, gram, memory, tol, seed)
 
 
 class Predictor:
     """The infinite network given training data: K is its NNGP, Θ its NTK, X the training inputs, n·k the size of y.
 
     Training minimises L = Σ |f(X) − y|² / (2 n k) by gradient flow ḟ = −Θ ∂L/∂f, the initial f being a sample of the
-    Gaussian process with mean 0 and covariance K (Lee et al. 2019, Eq. 14–16). To K(X, X) and to Θ(X, X) is added
-    `diag_reg` times the mean of their diagonals. Computed in float64.
+    Gaussian process with mean 0 and covariance K (Lee et al. 2019, Eq. 14–16). To a kernel that is solved with, Θ(X, X)
+    in training and K(X, X) in a posterior, is added `diag_reg` times the mean of its diagonal. Computed in float64.
     """
 
-    def __init__(self, kernel: Any, x_train: Any, y_train: Any, diag_reg: float = 0.0) -> None:
-        if not (math.isfinite(diag_reg) and diag_reg >= 0):
+    def __init__(
+        self, kernel: Any, x_train: Any, y_train: Any, diag_reg: float | Tensor = 0.0, params: Params | None = None,
+        landmarks: Landmarks = None, solver: Solver = "cholesky", gram: StoredGram | str | Path | None = None,
+        memory: int | str = "2GB", tol: float = 1e-8, seed: int = 0,
+    ) -> None:  # fmt: skip
+        if not 0 <= float(torch.as_tensor(diag_reg).detach()) < math.inf:
             raise InputError(f"diag_reg is a number ≥ 0, got {diag_reg!r}", code="NT621")
-        self.kernel = kernel
-        self.x_train = x_train
-        self.diag_reg = float(diag_reg)
-        if count(x_train) == 0:
-            raise InputError("there are no training samples", code="NT601")
-        self._kernels: dict[Which, Tensor] = {}
-        self._systems: dict[Which, System] = {}
-        first = self._train("nngp")
-        axes = self._axes
-        self.targets = Targets(y_train, count(x_train), axes, first.device)
+        if solver not in get_args(Solver):
+            raise InputError(f"solver is 'cholesky' or 'cg', got {solver!r}", code="NT621")
+        self.training = Training(kernel, x_train, params, gram, memory)
+        exact = solver == "cholesky" and landmarks is None
+        first = self._first(exact)
+        axes = tuple(first.shape[2 : 2 + (first.dim() - 2) // 2])
+        self.targets = Targets(y_train, self.training.samples, axes, first.device)
+        n = self.training.samples
+        self._answers: Answers
+        if exact:
+            self._answers = Exact(self.training, self.targets, diag_reg, {"nngp": matrix(first)})
+        elif solver == "cg":
+            some = min(n, PRECONDITIONER) if landmarks is None else landmarks
+            self._answers = Conjugate(self.training, self.targets, float(diag_reg), some, seed, tol)
+        else:
+            assert landmarks is not None
+            self._answers = Nystrom(self.training, self.targets, float(diag_reg), landmarks, seed)
+        self._batch = BATCH if exact else min(BATCH, self.training.size(n, self._outputs))
+
+    def _first(self, whole: bool) -> Tensor:
+        """The NNGP of the training inputs, or of the first one: output axes and device are seen from it."""
+        if whole:
+            return self.training.whole(("nngp",))["nngp"]
+        one: Tensor = self.training.plain(part(self.training.x, slice(0, 1)), None, ("nngp",))["nngp"]
+        return one
 
     # ------------------------------------------------------------ questions
 
-    def gp(self, x: Any, ntk: bool = False, covariance: bool = False) -> Prediction:
+    def gp(self, x: Any, ntk: bool = False, covariance: bool = False, variance: bool = True) -> Prediction:
         """The posterior of the Gaussian process with kernel K (Θ with `ntk`): K_* K⁻¹ y and K_** − K_* K⁻¹ K_*ᵀ."""
         which: Which = "ntk" if ntk else "nngp"
-        return self._prediction(x, (which,), self._posterior, covariance)
+        return self._prediction(
+            x, which, lambda a, prior: self._answers.posterior(a, which, prior), covariance, variance
+        )
 
     def ensemble(
         self, x: Any, t: float | None = None, steps: int | None = None, learning_rate: float | None = None,
-        covariance: bool = False,
+        covariance: bool = False, variance: bool = True,
     ) -> Prediction:  # fmt: skip
         """Mean and covariance over initialisations of networks trained for the time t, or by gradient descent.
 
@@ -88,14 +135,16 @@ class Predictor:
         rounding do not move.
         """
         rate = self._rate(t, steps, learning_rate)
+        return self._prediction(
+            x, "nngp", lambda a, prior: self._answers.ensemble(a, rate, prior), covariance, variance
+        )
 
-        def answer(k: dict[Which, Tensor], prior: Tensor) -> tuple[Tensor, Tensor]:
-            theta, across = self._system("ntk"), k["ntk"].T
-            weights = theta.inverse(across) if rate is None else theta.apply(rate, across)  # A Θ_*ᵀ
-            mean = weights.T @ self.targets.matrix
-            return mean, self._spread(prior, k["nngp"], weights)
+    def log_marginal_likelihood(self, ntk: bool = False) -> Tensor:
+        """log N(y; 0, K + ridge) (Θ with `ntk`), summed over the columns of y.
 
-        return self._prediction(x, ("nngp", "ntk"), answer, covariance)
+        Differentiable in `params` and `diag_reg`; with landmarks that of the approximate kernel, without gradients.
+        """
+        return self._answers.evidence("ntk" if ntk else "nngp")
 
     def flow(
         self, x: Any, t: Any, loss: Loss, f_train: Any = None, f_test: Any = None, method: str = "DOP853",
@@ -106,8 +155,11 @@ class Predictor:
         `loss(f, y)` is a differentiable scalar of the outputs on the training inputs, in the shape of `y_train`. The
         initial outputs are 0 unless given. Returns `[m, …]`, or `[len(t), m, …]` for several times.
         """
-        theta = self._system("ntk").matrix
-        across = torch.cat([self._across(part, ("ntk",))["ntk"] for part in batches(x, BATCH)])
+        exact = self._answers
+        if not isinstance(exact, Exact):
+            raise InputError("a flow needs the whole kernel", code="NT621", hint="solver='cholesky' without landmarks")
+        theta = exact.system("ntk").matrix.detach()
+        across = torch.cat([exact.across(some, ("ntk",))["ntk"].detach() for some in batches(x, self._batch)])
         start = [self.targets.matrix.new_zeros(len(k), self.targets.matrix.shape[1]) for k in (theta, across)]
         for i, given in enumerate((f_train, f_test)):
             if given is not None:
@@ -119,37 +171,12 @@ class Predictor:
     @property
     def max_learning_rate(self) -> float:
         """2nk/λ_max(Θ): gradient descent on L with a smaller one converges."""
-        return 2 * self.targets.matrix.numel() / float(self._system("ntk").values[-1])
+        return 2 * self.targets.matrix.numel() / float(self._answers.values("ntk")[-1])
 
     @property
     def convergence_rate(self) -> float:
         """λ_min(Θ)/(nk): the slowest mode of f(X) − y decays like e^{−rate · t}."""
-        return max(0.0, float(self._system("ntk").values[0])) / self.targets.matrix.numel()
-
-    # ------------------------------------------------------------ kernels
-
-    def _train(self, *names: Which) -> Tensor:
-        """Kernels of the training inputs; the last of the names."""
-        missing: tuple[Which, ...] = tuple(n for n in names if n not in self._kernels)
-        if missing:
-            out = self.kernel(self.x_train, get=missing)
-            for name in missing:
-                value = getattr(out, name)
-                self._axes = tuple(value.shape[2 : 2 + (value.dim() - 2) // 2])
-                self._kernels[name] = matrix(value)
-        return self._kernels[names[-1]]
-
-    def _system(self, which: Which) -> System:
-        if which not in self._systems:
-            k = self._train(which)
-            ridge = self.diag_reg * k.diagonal().mean()
-            name = {"nngp": "the NNGP kernel of the training inputs", "ntk": "their NTK"}[which]
-            self._systems[which] = System(k + ridge * torch.eye(len(k), dtype=k.dtype, device=k.device), name)
-        return self._systems[which]
-
-    def _across(self, x: Any, names: tuple[Which, ...]) -> dict[Which, Tensor]:
-        out = self.kernel(x, self.x_train, get=names)
-        return {n: matrix(getattr(out, n)) for n in names}
+        return max(0.0, float(self._answers.values("ntk")[0])) / self.targets.matrix.numel()
 
     @property
     def _outputs(self) -> int:
@@ -158,37 +185,26 @@ class Predictor:
     # ------------------------------------------------------------ answers
 
     def _prediction(
-        self, x: Any, names: tuple[Which, ...], answer: Callable[..., tuple[Tensor, Tensor]], covariance: bool
+        self, x: Any, which: Which, answer: Callable[[Any, Tensor | None], Found], covariance: bool, variance: bool
     ) -> Prediction:
         """Mean and spread by batches of test inputs; the prior is K_**, or its diagonal."""
-        parts = [x] if covariance else batches(x, BATCH)
-        found = [answer(self._across(part, names), self._prior(part, names[0], covariance)) for part in parts]
-        mean = torch.cat([m for m, _ in found])
-        spread = torch.cat([s for _, s in found])
-        variance = (spread.diagonal() if covariance else spread).clamp_min(0)
-        shaped = variance.reshape(-1, *self.targets.axes)
-        return Prediction(self.targets.shaped(mean), shaped, self.targets.covariance(spread) if covariance else None)
+        parts = [x] if covariance else batches(x, self._batch)
+        found = [answer(some, self._prior(some, which, covariance, variance)) for some in parts]
+        mean = self.targets.shaped(torch.cat([m for m, _ in found]))
+        if not (covariance or variance):
+            return Prediction(mean, None)
+        spread = torch.cat([s for _, s in found if s is not None])
+        own = (spread.diagonal() if covariance else spread).clamp_min(0)
+        whole = self.targets.covariance(spread) if covariance else None
+        return Prediction(mean, own.reshape(-1, *self.targets.axes), whole)
 
-    def _prior(self, x: Any, which: Which, covariance: bool) -> Tensor:
+    def _prior(self, x: Any, which: Which, covariance: bool, variance: bool) -> Tensor | None:
         if covariance:
-            return matrix(getattr(self.kernel(x, get=(which,)), which))
-        value = getattr(self.kernel.diag(x, get=(which,)), which)  # [m, *axes, *axes′]
+            return matrix(self.training.plain(x, None, (which,))[which])
+        if not variance:
+            return None
+        value = self.training.diagonal(x, which)  # [m, *axes, *axes′]
         return value.reshape(len(value), self._outputs, -1).diagonal(dim1=1, dim2=2).reshape(-1).to(torch.float64)
-
-    def _posterior(self, k: dict[Which, Tensor], prior: Tensor) -> tuple[Tensor, Tensor]:
-        which, across = next(iter(k.items()))
-        system = self._system(which)
-        half = system.half(across.T)
-        mean = half.T @ system.half(self.targets.matrix)
-        return mean, prior - (half.T @ half if prior.dim() == 2 else (half**2).sum(0))
-
-    def _spread(self, prior: Tensor, across: Tensor, weights: Tensor) -> Tensor:
-        """K_** − Θ_* A K_*ᵀ − K_* A Θ_*ᵀ + Θ_* A K A Θ_*ᵀ, or its diagonal."""
-        inner = self._system("nngp").matrix @ weights
-        if prior.dim() == 2:
-            mixed = across @ weights
-            return prior - mixed - mixed.T + weights.T @ inner
-        return prior - 2 * (across.T * weights).sum(0) + (weights * inner).sum(0)
 
     def _rate(self, t: float | None, steps: int | None, learning_rate: float | None) -> Rate | None:
         """A as a function of the eigenvalues of Θ; None for the inverse."""
@@ -208,7 +224,7 @@ class Predictor:
             raise InputError("give t, or steps and learning_rate", code="NT621")
         if steps < 0 or speed <= 0:
             raise InputError("steps is a number ≥ 0, learning_rate a number > 0", code="NT621")
-        largest = float(self._system("ntk").values[-1])
+        largest = float(self._answers.values("ntk")[-1])
         if speed * largest >= 2:
             limit = self.max_learning_rate
             raise InputError(

@@ -23,6 +23,13 @@ def part(x: Any, rows: slice) -> Any:
     return {k: part(v, rows) for k, v in x.items()} if isinstance(x, Mapping) else x[rows]
 
 
+def chosen(x: Any, numbers: list[int]) -> Any:
+    """The samples of these numbers."""
+    if isinstance(x, Mapping):
+        return {k: chosen(v, numbers) for k, v in x.items()}
+    return [x[i] for i in numbers] if isinstance(x, list | tuple) else x[numbers]
+
+
 def batches(x: Any, size: int) -> Iterator[Any]:
     """The samples, at most `size` at a time."""
     n = count(x)

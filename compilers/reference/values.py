@@ -40,9 +40,9 @@ def evaluate(e: sp.Expr, given: Mapping[sp.Symbol, Any]) -> Any:
     if not e.free_symbols:
         return float(e) if not e.atoms(Head) else float(sp.N(e.replace(Head, lambda h: h.spec.definition(*h.args))))
     if isinstance(e, Head):
-        name, spec = e.spec.known, e.spec
-        if name in _HEADS:
-            return _HEADS[name](evaluate(e.args[0], given))
+        spec = e.spec
+        if spec.builtin and spec.name in _HEADS:
+            return _HEADS[spec.name](evaluate(e.args[0], given))
         return evaluate(spec.definition(*e.args), given)
     parts = [evaluate(a, given) for a in e.args]
     if e.is_Add or e.is_Mul:

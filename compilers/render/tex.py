@@ -189,6 +189,8 @@ def head_latex(f: sp.Expr) -> str:
     spec = getattr(f.func, "spec", None)
     if spec is None:
         return rf"\mathrm{{{markup.math(f.func.__name__)}}}"
+    if spec.abstract:
+        return str(spec.latex)
     stem = spec.name.rstrip("'")
     return rf"\mathrm{{{markup.math(stem)}}}" + "'" * (len(spec.name) - len(stem))
 

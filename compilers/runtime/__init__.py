@@ -18,29 +18,18 @@ from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation import (
     E1,
     Fn,
-    absolute,
     combine,
     cos,
-    elu,
     erf,
     exp,
     exp_left,
     function,
     gaussian,
-    gelu,
-    gelu_prime,
-    leaky_relu,
+    named,
     power,
-    relu,
     relu_power,
     scaled,
-    sigmoid,
-    sign,
-    silu,
     sin,
-    softplus,
-    step,
-    tanh,
     times_power,
 )
 from netsor.compilers.expectation.blocks.fast import E2, E11, diagonal
@@ -63,12 +52,11 @@ from netsor.compilers.runtime.positions import (
 )
 
 __all__ = [
-    "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "absolute", "adjoint", "at", "box", "combine", "contract",
-    "cos", "elu", "equal", "equal_sizes", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "function",
-    "gaussian", "gelu", "gelu_prime", "gram", "grid", "inside", "inverse", "joint", "leaky_relu", "of_samples",
-    "placed", "position", "power", "radial", "radial_single", "ranked", "relu", "relu_power", "scaled", "shaped",
-    "shorter", "sigmoid", "sign", "silu", "sin", "softmax", "softplus", "square", "step", "strided", "table",
-    "tabulate", "take", "tanh", "times_power", "total", "values", "values_at", "wavefront", "window", "windows",
+    "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "adjoint", "at", "box", "combine", "contract", "cos", "equal",
+    "equal_sizes", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "function", "gaussian", "gram", "grid",
+    "inside", "inverse", "joint", "named", "of_samples", "placed", "position", "power", "radial", "radial_single",
+    "ranked", "relu_power", "scaled", "shaped", "shorter", "sin", "softmax", "square", "strided", "table", "tabulate",
+    "take", "times_power", "total", "values", "values_at", "wavefront", "window", "windows",
 ]  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """Means over independent scrambles, with standard errors, until a tolerance or a number of draws is met.
 
 One scramble gives every quantity once, from `count` draws. Covariances are estimated from the same draws, which biases
-a scramble's result by the order of its own variance, O(1/count): the standard error of the mean over R scrambles is
-the scramble's deviation s/√R, the bias about s² relative, so it stays below the error while s ≪ 1/√R.
+a scramble's result by O(1/count), in proportion to the number of directions that are drawn. The standard error of the
+mean over R scrambles is the scramble's deviation s/√R. For kernels the bias is about s² relative, below the error while
+s ≪ 1/√R. After many steps of training it is not, and `corrected` takes it away.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.sampler.normals import Normals
+from netsor.errors import InputError
 
 Quantities = dict[str, Tensor]
 Sample = Callable[[Normals], Quantities]
@@ -24,6 +26,25 @@ Relative = Callable[[Quantities, Quantities], float]  # of means and standard er
 SCRAMBLES = 16
 PILOT, FIRST, MOST = 2**8, 2**11, 2**17  # draws per scramble
 TOLERANCE, ROUNDS = 1e-3, 16
+
+
+CHANGE = "change\n"  # before the names of what a correction changes; no name begins like this
+PER_DIRECTION = 8  # draws a scramble for every direction, so that the bias of halves is of first order
+
+
+def corrected(sample: Sample) -> Sample:
+    """Without the bias of order 1/count: 2 q − (q₁ + q₂)/2 with q₁ and q₂ from the halves of the same draws.
+
+    What is linear in the draws' distribution stays as it is, so the variance does not grow (Quenouille 1956).
+    """
+
+    def run(normals: Normals) -> Quantities:
+        whole = sample(normals)
+        one, two = (sample(half) for half in normals.halves())
+        change = {name: q - (one[name] + two[name]) / 2 for name, q in whole.items()}
+        return {name: q + change[name] for name, q in whole.items()} | {CHANGE + name: c for name, c in change.items()}
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -40,35 +61,51 @@ class Estimate:
 def estimate(
     sample: Sample, relative: Relative, stored: Callable[[], int], *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, device: torch.device | None = None, memory: float = 2e9,
-    announce: Announce | None = None, shown: Progress | None = None,
+    announce: Announce | None = None, shown: Progress | None = None, per_direction: int = 0,
 ) -> Estimate:  # fmt: skip
     """Run `sample` on growing numbers of draws until `relative` is at most `tol`, or on `samples` draws in all.
 
-    `stored()` is how many numbers the last run kept; `memory` bounds their bytes. `announce` is told of the plan before
-    the first of its draws.
+    `stored()` is how many numbers the last run kept; `memory` bounds their bytes. A scramble has `per_direction` draws
+    or more for every direction. `announce` is told of the plan before the first of its draws.
     """
     place = device or torch.device("cpu")
-    pilot = Normals(PILOT, 0, seed, -1, place)
-    sample(pilot)
+    pilot = _pilot(sample, seed, place)
     rate = _timed(lambda: sample(Normals(PILOT, pilot.used, seed, -1, place))) / PILOT if announce else 0.0
     directions = pilot.used + 8  # ranks may grow a little with the number of draws
-    per_draw = 8 * (
-        1.5 * stored() / PILOT + 8 * directions
-    )  # with what is made of them, and on the way to Sobol points
-    largest = max(PILOT, min(MOST, power(int(memory / per_draw) // 2)))
+    # with what is made of them, and on the way to Sobol points
+    per_draw = 8 * (1.5 * stored() / pilot.count + 8 * directions)
+    least = max(PILOT, power(per_direction * directions))
+    largest = min(MOST, power(int(memory / per_draw) + 1) // 2)
+    if largest < least:
+        raise InputError(
+            f"{least} draws at once of {directions} Gaussian variables take {per_draw * least / 1e9:.2g} GB, more than"
+            f" memory={memory:.2g}", code="NT606",
+            hint=f"memory={1.1 * per_draw * least:.2g}, or fewer samples, steps or layers",
+        )  # fmt: skip
     with shown or Progress() as bar:
         run = Scrambles(sample, relative, directions, seed, place, bar)
         if samples is not None:
-            count = min(largest, power(-(-samples // SCRAMBLES)))
+            count = max(least, min(largest, power(-(-samples // SCRAMBLES))))
             runs = max(SCRAMBLES, round(samples / count))
             if announce is not None:
                 announce(Forecast(count * runs, count * runs, None, rate))
             return run(count, range(runs), {})
-        goal = TOLERANCE if tol is None else tol
+        goal, first = TOLERANCE if tol is None else tol, max(least, min(FIRST, largest))
         if announce is not None:
-            first = SCRAMBLES * min(FIRST, largest)
-            announce(Forecast(first, max(first, SCRAMBLES * ROUNDS * largest), goal, rate))
-        return _refined(run, goal, min(FIRST, largest), largest)
+            most = max(SCRAMBLES * first, SCRAMBLES * ROUNDS * largest)
+            announce(Forecast(SCRAMBLES * first, most, goal, rate))
+        return _refined(run, goal, first, largest)
+
+
+def _pilot(sample: Sample, seed: int, device: torch.device) -> Normals:
+    """A run that shows the number of directions, which are fewer than its draws."""
+    count = PILOT
+    while True:
+        normals = Normals(count, 0, seed, -1, device)
+        sample(normals)
+        if 2 * normals.used <= count or count >= MOST:
+            return normals
+        count *= 4
 
 
 @dataclass(frozen=True)
@@ -126,8 +163,11 @@ class Scrambles:
             if i not in kept:
                 kept[i] = self.sample(Normals(count, self.directions, self.seed, i, self.device))
                 self.shown.done(count)
-        names = kept[0]
-        stacks = {name: torch.stack([kept[i][name] for i in numbers]) for name in names}
-        mean = {name: stack.mean(0) for name, stack in stacks.items()}
-        error = {name: stack.std(0) / len(numbers) ** 0.5 for name, stack in stacks.items()}
+        stacks = {name: torch.stack([kept[i][name] for i in numbers]) for name in kept[0]}
+        names = [name for name in stacks if not name.startswith(CHANGE)]
+        mean = {name: stacks[name].mean(0) for name in names}
+        error = {name: stacks[name].std(0) / len(numbers) ** 0.5 for name in names}
+        for name in names:  # half of what a correction changes is taken as its error
+            if CHANGE + name in stacks:
+                error[name] = torch.hypot(error[name], stacks[CHANGE + name].mean(0) / 2)
         return Estimate(mean, error, self.relative(mean, error), count, len(numbers))

@@ -128,7 +128,7 @@ class Request:
             names = known(self.program)
             raise InputError(f"the program has no vector or scalar called {name} (it has {names})", code="NT605")
         if var.kind == "C":
-            return {SCALAR + name: self._scalar(drawn, var)}
+            return {SCALAR + name: finite.scalar(drawn.networks, drawn.results, var)}
         moment = finite.second_moment(drawn.networks, drawn.results, var, None, columns)
         return {VECTOR + name: drawn.repeats(var) * moment}
 
@@ -138,16 +138,6 @@ class Request:
             return {TERM + array: value for array, value in terms.items()}
         whole = sum(list(terms.values())[1:], next(iter(terms.values()))) if terms else None
         return {} if whole is None else {"ntk": whole}
-
-    def _scalar(self, drawn: Drawn, var: ir.Var) -> Tensor:
-        parts = [(n.group.samples, r.values[var].data) for n, r in zip(drawn.networks, drawn.results, strict=True)]
-        shapes = {part.shape[1:] for _, part in parts}
-        if len(shapes) > 1:
-            raise InputError(f"{var} has axes whose sizes differ between samples", code="NT602")
-        out = parts[0][1].new_zeros(sum(len(places) for places, _ in parts), *shapes.pop())
-        for places, part in parts:
-            out[list(places)] = part.expand(len(places), *part.shape[1:])
-        return out
 
 
 def needed(p: ir.ProgramLike, get: Sequence[str]) -> frozenset[ir.Var]:

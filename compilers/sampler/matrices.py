@@ -127,6 +127,12 @@ class Element:
     coupled: bool
     linear: tuple[Linear, ...] = ()  # both, for linear variables (`netsor.compilers.sampler.linear`)
 
+    @property
+    def stored(self) -> int:
+        """Numbers of the bases and their images."""
+        kept = (t for d in (self.forward, self.backward) for t in (d.basis, d.images))
+        return sum(t.numel() for t in kept if t is not None)
+
     def apply(self, z: Tensor, transposed: bool, normals: Normals) -> Tensor:
         one, other = (self.backward, self.forward) if transposed else (self.forward, self.backward)
         image = one.apply(z, normals)

@@ -27,14 +27,37 @@ class Normals:
         key = hashlib.sha256(f"{seed}/{scramble}".encode()).digest()
         self._generator = torch.Generator().manual_seed(int.from_bytes(key[:8], "little") >> 1)
         self._quasi = _sobol(count, min(directions, DIMENSIONS), self._generator)
+        self._plain: list[Tensor] = []
 
     def draw(self, k: int) -> Tensor:
-        first = self._quasi[self.used : self.used + k]
+        found = self.rows(self.used, k)
         self.used += k
-        if len(first) < k:
-            rest = torch.randn(k - len(first), self.count, generator=self._generator, dtype=torch.float64)
-            first = torch.cat([first, rest])
-        return first.to(self.device)
+        return found
+
+    def rows(self, start: int, k: int) -> Tensor:
+        """k directions from this one on."""
+        known = len(self._quasi)
+        while known + len(self._plain) < start + k:
+            self._plain.append(torch.randn(self.count, generator=self._generator, dtype=torch.float64))
+        rest = self._plain[max(0, start - known) : max(0, start + k - known)]
+        first = self._quasi[start : start + k]
+        return (torch.cat([first, torch.stack(rest)]) if rest else first).to(self.device)
+
+    def halves(self) -> list[Normals]:
+        """The first and the second half of the same draws, each a Sobol sequence like the whole."""
+        return [Half(self, 0), Half(self, 1)]
+
+
+class Half(Normals):
+    """One half of the draws of `whole`, given once more."""
+
+    def __init__(self, whole: Normals, which: int) -> None:
+        super().__init__(0, 0, 0, 0, whole.device)
+        self.count = whole.count // 2
+        self._whole, self._start = whole, which * self.count
+
+    def rows(self, start: int, k: int) -> Tensor:
+        return self._whole.rows(start, k)[:, self._start : self._start + self.count]
 
 
 def _sobol(count: int, directions: int, generator: torch.Generator) -> Tensor:

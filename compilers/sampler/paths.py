@@ -23,6 +23,7 @@ from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.network import Network, Result
 from netsor.compilers.finite.order import Loop, Step, read_outside, steps
 from netsor.compilers.finite.values import Binding, Value, axis_names, expanded
+from netsor.compilers.sampler.lifetimes import Plan, Sum, plan
 from netsor.compilers.sampler.linear import LATENT, Latents, linear_part
 from netsor.compilers.sampler.linear import Linear as LinearPart
 from netsor.compilers.sampler.matrices import Direction, Element, Linear
@@ -46,7 +47,7 @@ class Drawn:
     networks: list[Limit]
     results: list[Result]
     latents: Latents  # the coordinates of a linear variable are [γ, draw], flattened
-    made: int = 0  # numbers of all values
+    made: int = 0  # numbers that were kept at once
 
     def groups(self, start: int, stop: int | None = None) -> Drawn:
         """Some of the groups."""
@@ -81,6 +82,8 @@ class Paths:
             for axis, size in group.sizes.items():
                 self.sizes[axis] = max(size, self.sizes.get(axis, 0))
         self.linear = linear_part(p, groups, Binding(self.sizes)) if conditioned and not coupled else LinearPart()
+        known = self.needed is not None and not self.linear.variables
+        self.plan = plan(self.order, p.lines, self.needed or frozenset()) if known else None
 
     def draw(self, normals: Normals) -> Drawn:
         """All lines, once."""
@@ -95,10 +98,10 @@ class Paths:
             for var, value in (vectors | ids).items():
                 given[var] = leading(value, network.binding.shape(var))
             run = _PathRun(network.binding, elements, normals, latents, self.needed)
-            values = run.block(self.order, Scope(given))
+            values = run.block(self.order, Scope(given)) if self.plan is None else run.planned(self.plan, Scope(given))
             made += run.made
             results.append(Result({v: run.whole(v, x) for v, x in values.items() if v.kind != "A"}, {}))
-        return Drawn(networks, results, latents, made)
+        return Drawn(networks, results, latents, made + sum(e.stored for e in elements))
 
     def _matrices(self, binding: Binding) -> tuple[list[Element], Values]:
         """The elements of all families of matrices, and for every matrix twice their numbers `[1, *axes]`."""
@@ -186,6 +189,26 @@ class _PathRun(Run):
         self.linear = latents.lines.variables
         self.needed = needed
         self.made = 0
+
+    def planned(self, plan: Plan, scope: Scope) -> Values:
+        """The values that are needed; the others are let go once they are read."""
+        held: dict[ir.Var, int] = {v: x.data.numel() for v, x in scope.values.items()}
+        most = 0
+        for step, dead in zip(plan.steps, plan.dead, strict=True):
+            self.made = 0
+            if isinstance(step, Sum):
+                scope.values[step.out] = step.value(scope.values, axis_names(step.out))
+                held[step.out] = scope.values[step.out].data.numel()
+            else:
+                before = set(scope.values)
+                self.block((step,), scope)
+                held |= {v: scope.values[v].data.numel() for v in scope.values.keys() - before}
+            most = max(most, sum(held.values()) + self.made)
+            for v in dead:
+                scope.values.pop(v, None)
+                held.pop(v, None)
+        self.made = most
+        return scope.values
 
     def kept(self, loop: Loop) -> Sequence[ir.Var]:
         return [v for v in loop.made if self.needed is None or v in self.needed]

@@ -185,5 +185,10 @@ def stored(store: Store) -> StoredGram:
 
 
 def open_gram(path: str | Path) -> StoredGram:
-    """The kernels that `kernel.gram(…, store=path)` or `netsor kernel -o path` wrote; see StoredGram, StoredKernel."""
+    """The kernels that `kernel.gram(…, store=path)` or `netsor kernel -o path` wrote; see StoredGram, StoredKernel.
+
+    >>> _ = ns.compile(ns.programs.mlp()).gram(np.eye(3), store="k.zarr")
+    >>> ns.open_gram("k.zarr").ntk[0:1, 0:3].shape
+    (1, 3)
+    """
     return stored(Store(Path(path)))

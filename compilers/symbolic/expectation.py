@@ -20,13 +20,11 @@ from functools import lru_cache
 import sympy as sp
 
 from netsor.errors import UnsupportedError
-from netsor.functions import write_out
+from netsor.functions import Head, write_out
 
 Matrix = tuple[tuple[sp.Expr, ...], ...]
 Vector = tuple[sp.Expr, ...]
 Gate = tuple[int, sp.Expr]  # variable, noise τ
-
-BASIC = frozenset({"step", "sign", "abs", "erf"})
 
 
 def expectation(f: sp.Expr, variables: Sequence[sp.Symbol], cov: Sequence[Sequence[sp.Expr]], mean: Vector) -> sp.Expr:
@@ -126,15 +124,9 @@ def _same(a: sp.Expr, b: sp.Expr) -> bool:
 
 def elementary(f: sp.Expr) -> sp.Expr:
     """f in powers, exponentials, sgn and erf."""
-    f = write_out(f, BASIC)
-    names = {h.func: h.spec.known for h in f.atoms(sp.Function) if hasattr(h, "spec")}
-    meaning = {
-        "step": lambda x: (1 + sp.sign(x)) / 2, "sign": sp.sign, "abs": lambda x: x * sp.sign(x), "erf": sp.erf,
-    }  # fmt: skip
-    for head, name in names.items():
-        if name not in meaning:
-            raise _Unknown
-        f = f.replace(head, meaning[name])
+    f = write_out(f)
+    if f.atoms(Head):
+        raise _Unknown
     f = f.replace(sp.Heaviside, lambda x, *_: (1 + sp.sign(x)) / 2)
     f = f.replace(sp.sin, lambda x: (sp.exp(sp.I * x) - sp.exp(-sp.I * x)) / (2 * sp.I))
     return f.replace(sp.cos, lambda x: (sp.exp(sp.I * x) + sp.exp(-sp.I * x)) / 2)

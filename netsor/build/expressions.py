@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import sympy as sp
 
 from netsor import ir
-from netsor.build.definitions import proposed
-from netsor.build.windows import Windowing, resolve
+from netsor.build.windows import resolve
 from netsor.errors import ProgramError, caller_location
 from netsor.facts import merge_dims, transposes
-from netsor.functions import Function, constant, exact
+from netsor.functions import Function, constant, exact, proposed
 from netsor.text.readings import Readings
 
 if TYPE_CHECKING:
@@ -27,7 +26,12 @@ def _error(message: str, code: str, hint: str | None = None) -> ProgramError:
 
 
 class Expr:
-    """A pending expression: vectors of one width (or data, or scalars only), combined coordinatewise."""
+    """A pending expression: vectors of one width (or data, or scalars only), combined coordinatewise.
+
+    >>> p = ns.programs.mlp()
+    >>> ns.tanh(p["x1"] + 2 * p["x2"])
+    tanh(x1 + 2*x2)
+    """
 
     __slots__ = ("program", "sym")
     __array_ufunc__ = None  # numpy scalars leave arithmetic to us
@@ -72,7 +76,12 @@ class Expr:
     # ------------------------------------------------------------ arithmetic
 
     def __netsor_apply__(self, function: Function, args: Sequence[Any]) -> Expr:
-        return apply(function, args)
+        """φ(args) as a pending expression."""
+        first, *rest = [a for a in args if isinstance(a, Expr)]
+        for other in rest:
+            first.fits(other)
+        first.program.register(function)
+        return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -246,18 +255,13 @@ class Expr:
         return self.program.add(line)
 
 
-def apply(function: Function, args: Sequence[Any]) -> Expr:
-    """φ(args) as a pending expression."""
-    vectors = [a for a in args if isinstance(a, Expr)]
-    first = vectors[0]
-    for other in vectors[1:]:
-        first.fits(other)
-    first.program.register(function)
-    return Expr(first.program, function.sym(*(a.sym if isinstance(a, Expr) else exact(a) for a in args)))
-
-
 class Matrix:
-    """A matrix of a program: `W @ x`, `W.T`."""
+    """A matrix of a program: `W @ x`, `W.T`.
+
+    >>> p = ns.programs.mlp()
+    >>> p["W2"].T @ p["x2"]
+    W2.T @ x2
+    """
 
     __slots__ = ("program", "var")
     __array_ufunc__ = None
@@ -293,6 +297,3 @@ class Matrix:
         raise _error(f"the matrix {self.var} takes part in no arithmetic", "NT102", "apply it to a vector: W @ x")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
-
-
-__all__ = ["Expr", "Matrix", "Operand", "Windowing"]

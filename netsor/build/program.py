@@ -15,6 +15,7 @@ import sympy as sp
 
 from netsor import ir, markup
 from netsor.build.expressions import Expr, Matrix, Operand
+from netsor.build.moments import dot, mix, moment, softmax
 from netsor.build.quantity import nested, quantity
 from netsor.build.scales import scale
 from netsor.errors import Location, ProgramError, caller_location, user_location
@@ -39,6 +40,13 @@ class Program:
 
     `lines`, `outputs`, `gradients` and `returned` are tuples; passes read them and make new programs. Two programs are
     equal when their listings are (locations do not count).
+
+    >>> p = ns.Program("small")
+    >>> n, x = p.width("n"), p.data("x")
+    >>> h = p.let("h", p.matrix("W", n, x, var=2) @ x + p.bias("b", n, var=0.1))
+    >>> p.output(p.readout("v", n), ns.relu(h))
+    >>> p
+    <Program small: 7 lines>
     """
 
     def __init__(self, name: str = "program") -> None:
@@ -594,53 +602,6 @@ def _place(loc: Location, at: Location | None) -> str:
 
 def describe(dimension: ir.Dimension | None) -> str:
     return "none" if dimension is None else dimension.name
-
-
-def moment(value: Any, name: str | None = None) -> Expr:
-    """The C-var (1/n) Σ_α value_α."""
-    if not isinstance(value, Expr):
-        raise _error(f"a moment is of a vector, got {value!r}", "NT108")
-    p = value.program
-    args, params = p.split(value.sym)
-    if not args or any(a.kind == "X" for a in args):
-        raise _error("a moment is of a vector with a width", "NT108")
-    out = p.new_var(name, "C", None, None, merge_dims(args + params))
-    return p.add(ir.Moment(out, p.positional(value.sym, args, params), args, params, caller_location()))
-
-
-def dot(x: Expr, y: Expr) -> Expr:
-    """moment(x·y) = (1/n) Σ_α x_α y_α."""
-    return moment(x * y)
-
-
-def softmax(c: Expr, axis: AxisLike, mask: Any = None) -> Expr:
-    """Softmax of scalars over an axis: m_j exp(c_j) / Σ_l m_l exp(c_l); m = 1 without a mask."""
-    p = c.program
-    var = p.var_of(c)
-    m = None if mask is None else p.var_of(mask)
-    dims = merge_dims((var,) if m is None else (var, m))
-    out = p.new_var(None, "C", None, None, dims)
-    return p.add(ir.Softmax(out, var, p.as_axis(axis), m, caller_location()))
-
-
-def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
-    """y[s] = Σ_t a[s, t] x[t] over `axis`.
-
-    A constant array is `[out, in]` and the result keeps the axis; a family of C-vars contracts `axis` with its last
-    axis, and the result has its other axes.
-    """
-    p = x.program
-    ax = p.as_axis(axis)
-    if isinstance(a, Expr):
-        last = p.var_of(a).dims[-1].axis
-        source = x if last == ax else x.rename({ax: last})
-        return (a * source).sum(last)
-    rows = nested("the array of a mix", a)
-    size = p.var_of(x).size(ax)
-    inner = p.fresh_axis(f"{ax.name}_in", len(rows[0]))
-    same = len(rows) == len(rows[0])
-    weights = p.constant(rows, (ir.Dim(ax, size if same else len(rows)), ir.Dim(inner, size)))
-    return (weights * x.rename({ax: inner})).sum(inner)
 
 
 __all__ = ["Expr", "Matrix", "Operand", "Program", "dot", "mix", "moment", "softmax"]

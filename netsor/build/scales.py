@@ -8,9 +8,26 @@ import sympy as sp
 
 from netsor import ir
 from netsor.build.quantity import quantity
-from netsor.errors import ProgramError, caller_location
+from netsor.errors import Location, ProgramError, caller_location
 from netsor.functions import exact
 from netsor.names import checked
+
+
+def multiplied(one: ir.Scale, two: ir.Scale) -> ir.Scale:
+    """one · two, exact where one of them is an expression."""
+    if isinstance(one, sp.Expr) or isinstance(two, sp.Expr):
+        return scale("a variance or multiplier", exact(one) * exact(two))
+    return one * two
+
+
+def plain(value: ir.Scale, what: str, loc: Location | None) -> ir.Number:
+    """A number; ProgramError for an expression."""
+    if isinstance(value, sp.Expr):
+        raise ProgramError(
+            f"{what} is {value}, no number", code="NT108", location=loc,
+            hint="ns.bind(p, {…}) gives the program's parameters values",
+        )  # fmt: skip
+    return value
 
 
 def scale(what: str, value: Any) -> ir.Scale:

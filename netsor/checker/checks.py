@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from netsor import facts, ir
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
 from netsor.checker.batch import joined, samples
 from netsor.checker.gradients import Readiness, ntk_ready
@@ -37,18 +37,22 @@ class Check:
     input `[*axes, feature]`, or a batch of them, or a dict by name, at which questions that depend on the data are
     decided: for a batch, for each sample. A program with an output and no gradients is checked with its backward pass.
     `check.independence(p)` asks only whether the gradient independence assumption holds.
+
+    >>> report = ns.check(ns.programs.tied_autoencoder())
+    >>> report.simple_gia, report.gia_valid
+    (True, False)
     """
 
-    def __call__(self, p: Program, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
-        p = at_generic_values(as_program("ns.check", p, parameters=True))
+    def __call__(self, p: Program | Holder, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
+        p = at_generic_values(as_program("ns.check", p, parameters=True, abstract=True))
         if not p.lines:
             return _empty(p)
         given = samples(p, x)
         return _accepted(p, joined([_check(p, readouts, data) for data in given]))
 
-    def independence(self, p: Program) -> Independence:
+    def independence(self, p: Program | Holder) -> Independence:
         """Types, BP-like, Simple GIA and gia_valid alone: what `ns.compile` asks."""
-        p = at_generic_values(as_program("ns.check", p, parameters=True))
+        p = at_generic_values(as_program("ns.check", p, parameters=True, abstract=True))
         typing = type_errors(p)
         if typing or not p.lines:
             report = _ill_typed(p, typing) if typing else _empty(p)

@@ -14,7 +14,12 @@ from netsor.errors import Diagnostic, Location
 
 @dataclass(frozen=True)
 class Report:
-    """Each verdict is True, False or None (undecided); `reasons[verdict]` says why."""
+    """Each verdict is True, False or None (undecided); `reasons[verdict]` says why.
+
+    >>> report = ns.check(ns.programs.mlp())
+    >>> report.ok, report.theorem
+    (True, 'Theorem A.6 (NETSOR⊤)')
+    """
 
     program: ir.ProgramLike  # as checked: with its backward pass
     well_typed: bool | None

@@ -27,11 +27,13 @@ class _Commands:
         return run
 
 
-demo, experiments, kernels, language = map(_Commands, ("demo", "experiments", "kernels", "language"))
+completion, demo, experiments, kernels, language = map(
+    _Commands, ("completion", "demo", "experiments", "kernels", "language")
+)
 
 FILE = (
     "a listing (network.netsor, - for standard input), a Python file (network.py, network.py:name) or a built-in"
-    " program (mlp)"
+    " program (mlp); network.py:make of torch modules by width"
 )
 
 
@@ -72,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"netsor {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for add in (
-        _check, _show, _derive, _compile, _kernel, _simulate, _limit, _train, _report, _explain, _demo,
+        _check, _show, _derive, _compile, _kernel, _simulate, _limit, _train, _report, _explain, _completion, _demo,
     ):  # fmt: skip
         add(commands)
     return top
@@ -142,6 +144,9 @@ def _kernel(commands: Any) -> None:
         "--get", type=_names, default=("nngp", "ntk"), metavar="NAMES",
         help="nngp, ntk, terms and names of the program's vectors, with commas; default: nngp,ntk",
     )  # fmt: skip
+    command.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the program's variances"
+    )
     command.add_argument("--dtype", default="float64", choices=("float32", "float64"), help="default: float64")
     command.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 …")
     _convention(command)
@@ -183,11 +188,15 @@ def _train(commands: Any) -> None:
     command.add_argument("--lr", type=_number, required=True, metavar="RATE", help="the learning rate")
     command.add_argument("--loss", default="mse", choices=("mse", "cross-entropy"), help="default: mse")
     command.add_argument("--reduction", default="mean", choices=("mean", "sum"), help="over samples; default: mean")
+    text = "steps whose NTK and feature kernel are computed, with their alignment with the targets, as 0,10"
+    command.add_argument("--kernels", type=_steps, default=(), metavar="T,T", help=text)
+    command.add_argument("--samples", type=_positive, default=2**15, metavar="N", help="draws; default: 32768")
+    command.add_argument("--memory", default="2GB", metavar="SIZE", help="bound of the draws' memory; default: 2GB")
     command.add_argument("--widths", type=_widths, default=(64, 256), metavar="N,N", help="default: 64,256")
     command.add_argument("--seeds", type=_positive, default=5, metavar="N", help="networks per width; default: 5")
     command.add_argument("--plot", metavar="OUT.png", help="draw the losses against the step")
     _force(command)
-    command.add_argument("--json", action="store_true", help="print JSON, with the outputs")
+    command.add_argument("--json", action="store_true", help="print JSON, with outputs and kernels")
 
 
 def _report(commands: Any) -> None:
@@ -204,6 +213,11 @@ def _explain(commands: Any) -> None:
     command = _command(commands, "explain", language.explain, "explain the codes of the checker")
     command.add_argument("code", nargs="?", metavar="CODE", help="for example NT201")
     command.add_argument("--all", action="store_true", help="all codes")
+
+
+def _completion(commands: Any) -> None:
+    command = _command(commands, "completion", completion.completion, "print what a shell completes, for it to read")
+    command.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
 
 def _demo(commands: Any) -> None:
@@ -234,6 +248,10 @@ def _number(text: str) -> float:
 
 def _widths(text: str) -> tuple[int, ...]:
     return tuple(_positive(part.strip()) for part in text.split(","))
+
+
+def _steps(text: str) -> tuple[int, ...]:
+    return tuple(_count(part.strip()) for part in text.split(","))
 
 
 def _names(text: str) -> tuple[str, ...]:

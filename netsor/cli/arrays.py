@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from netsor import ir
+from netsor.build.program import Program
 from netsor.cli.problems import UsageError
 from netsor.facts import given
 
@@ -30,6 +32,26 @@ def read(path: str, p: ir.ProgramLike) -> Any:
     if len(arrays) == len(inputs) == 1:  # an array saved without a name is called arr_0
         return next(iter(arrays.values()))
     return arrays
+
+
+def inputs(path: str, p: Any) -> Any:
+    """The arrays of a program; a torch module's own inputs are brought into its program's order."""
+    if not hasattr(p, "arrange"):
+        return read(path, p)
+    found = tensors(path, p.exported.modules[0])
+    return p.arrange(*found)
+
+
+def tensors(path: str, module: Any) -> tuple[Any, ...]:
+    """The inputs of a torch module, in the order of its forward's arguments where an .npz has these names."""
+    import torch
+
+    found = read(path, Program())
+    if not isinstance(found, Mapping):
+        found = {"": found}
+    names = [name for name in inspect.signature(module.forward).parameters if name in found]
+    tensor = [torch.as_tensor(found[name]) for name in (names if len(names) == len(found) else found)]
+    return tuple(t.float() if t.is_floating_point() else t.long() if t.dtype != torch.bool else t for t in tensor)
 
 
 def _member(path: str, name: str, archive: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from netsor.cli import arrays, outputs
 from netsor.cli.load import load
 from netsor.cli.problems import OK, UsageError
-from netsor.cli.settings import parse
+from netsor.cli.settings import numbers, parse
 
 if TYPE_CHECKING:
     from netsor.compilers.evaluate.results import KernelResult
@@ -47,7 +47,7 @@ def compile(args: argparse.Namespace) -> int:
 
 def kernel(args: argparse.Namespace) -> int:
     """Compute kernels, write them to an .npz or a store, and say how they were obtained when that was not exact."""
-    p = load(args.file, parse(args.set))
+    p = load(args.file, parse(args.set), args.x)
     store = args.o.endswith(".zarr")
     if store:
         outputs.continued(args.o, args.resume, args.force)
@@ -55,8 +55,8 @@ def kernel(args: argparse.Namespace) -> int:
         raise UsageError("--resume and --processes need a store", "-o K.zarr")
     else:
         outputs.writable(args.o, args.force)
-    x = arrays.read(args.x, p)
-    x2 = None if args.x2 is None else arrays.read(args.x2, p)
+    x = arrays.inputs(args.x, p)
+    x2 = None if args.x2 is None else arrays.inputs(args.x2, p)
 
     import torch
 
@@ -66,7 +66,7 @@ def kernel(args: argparse.Namespace) -> int:
     if store:
         result = _stored(made, x, x2, args)
     else:
-        result = made(x, x2, get=args.get)
+        result = made(x, x2, get=args.get, params=numbers(args.param))
         with outputs.whole(args.o) as draft:
             arrays.write(draft, dict(result.items()))
     for line in summary(result):
@@ -80,7 +80,10 @@ def _stored(made: Kernel, x: Any, x2: Any, args: argparse.Namespace) -> KernelRe
 
     if args.force and not args.resume and Path(args.o).exists():
         remove(args.o)
-    return made.gram(x, x2, memory=args.memory, get=args.get, store=args.o, processes=args.processes)
+    return made.gram(
+        x, x2, memory=args.memory, get=args.get, store=args.o, processes=args.processes,
+        params=numbers(args.param),
+    )  # fmt: skip
 
 
 def summary(result: KernelResult) -> Iterator[str]:

@@ -9,13 +9,14 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from netsor.build.declared import as_program
 from netsor.build.program import Program
 from netsor.checker.checks import check as check_program
 from netsor.checker.checks import type_errors
 from netsor.checker.report import Report
 from netsor.checker.verdicts import VERDICTS
 from netsor.cli import findings, outputs
-from netsor.cli.arrays import read
+from netsor.cli.arrays import inputs
 from netsor.cli.findings import prefixes
 from netsor.cli.load import File, Source, files_of, load, sources
 from netsor.cli.problems import FOUND, OK, UsageError, diagnostics_of, message, status
@@ -88,7 +89,7 @@ def _reports(file: File, args: argparse.Namespace) -> Iterator[tuple[int, Report
     """Exit status and report of each program of a FILE."""
     spec = file.spec
     try:
-        found = sources(spec, parse(args.set))
+        found = sources(spec, parse(args.set), args.x)
         if not found and not file.below:
             raise UsageError(
                 f"{spec} has no program", "a Program at module level, or a function decorated with @ns.program"
@@ -102,11 +103,14 @@ def _reports(file: File, args: argparse.Namespace) -> Iterator[tuple[int, Report
 
 def _report(source: Source, args: argparse.Namespace) -> tuple[int, Report]:
     try:
-        p = source.make()
+        made = source.make()
+        p = as_program("check", made, parameters=True, abstract=True)
         if not p.lines:
             place = None if source.name else Location(source.file, 1)
             raise ParseError("there is nothing in it: the program has no line", code="NT011", location=place)
-        return OK, check_program(p, x=None if args.x is None else read(args.x, p))
+        report = check_program(p, x=None if args.x is None else inputs(args.x, made))
+        noticed = getattr(made, "findings", ())
+        return OK, dataclasses.replace(report, diagnostics=(*noticed, *report.diagnostics)) if noticed else report
     except Exception as error:
         return _failed(source.name or source.file, source.file, error, args.debug)
 
@@ -130,7 +134,7 @@ def _failed(name: str, file: str, error: Exception, debug: bool) -> tuple[int, R
 
 def show(args: argparse.Namespace) -> int:
     """Print the listing, Definition A.1's form, or a diagram."""
-    p = load(args.file, parse(args.set))
+    p = as_program("show", load(args.file, parse(args.set)), parameters=True, abstract=True)
     if args.formal:
         from netsor.text.formal import formal
 

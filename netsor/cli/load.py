@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import linecache
 import os
 import re
@@ -17,8 +18,9 @@ from typing import Any
 
 from netsor.build.declared import is_declared
 from netsor.build.program import Program
+from netsor.cli import arrays
 from netsor.cli import settings as arguments
-from netsor.cli.problems import UsageError
+from netsor.cli.problems import UsageError, message
 from netsor.cli.settings import Settings
 from netsor.errors import Location, NetsorError
 
@@ -29,7 +31,7 @@ class Source:
 
     file: str
     name: str | None  # in a Python file
-    make: Callable[[], Program]
+    make: Callable[[], Any]  # a Program, or what was lifted from a torch module
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,14 @@ def _beneath(folder: str) -> Iterator[Path]:
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+netsor\b", re.MULTILINE)
 
 
-def load(spec: str, settings: Settings) -> Program:
-    """The one program of a FILE."""
-    found = sources(spec, settings)
+def load(spec: str, settings: Settings, examples: str | None = None) -> Any:
+    """The one program of a FILE, or a torch module's with its `arrange`; what was noticed about it goes to stderr."""
+    found = sources(spec, settings, examples)
     if len(found) == 1:
-        return found[0].make()
+        made = found[0].make()
+        for finding in getattr(made, "findings", ()):
+            print(message(finding), file=sys.stderr)
+        return made
     names = [s.name or "" for s in found]
     if not names:
         raise UsageError(
@@ -79,15 +84,15 @@ def load(spec: str, settings: Settings) -> Program:
     raise UsageError(f"{spec} has {len(names)} programs: {', '.join(names)}", f"choose one: {spec}:{names[0]}")
 
 
-def sources(spec: str, settings: Settings) -> list[Source]:
-    """Every program of a FILE; empty for a Python file without one."""
+def sources(spec: str, settings: Settings, examples: str | None = None) -> list[Source]:
+    """Every program of a FILE; empty for a Python file without one. `examples` are inputs of torch modules."""
     if spec == "-":
         text = sys.stdin.buffer.read()
         return [Source(STDIN, None, lambda: _text(STDIN, text))]
     path, name = split(spec)
     if path.endswith(".py"):
         module = _execute(path)
-        return [_named(path, module, name, settings)] if name else list(_programs(path, module, settings))
+        return [_named(path, module, name, settings, examples)] if name else list(_programs(path, module, settings))
     if os.sep not in spec and "." not in spec and not Path(spec).is_file():
         return [Source(spec, None, lambda: _builtin(spec, settings))]
     if settings:
@@ -204,7 +209,9 @@ def _programs(path: str, module: types.ModuleType, settings: Settings) -> Iterat
             yield _named(path, module, name, settings)
 
 
-def _named(path: str, module: types.ModuleType, name: str, settings: Settings) -> Source:
+def _named(
+    path: str, module: types.ModuleType, name: str, settings: Settings, examples: str | None = None
+) -> Source:  # fmt: skip
     if name not in vars(module):
         names = [s.name or "" for s in _programs(path, module, {})]
         raise UsageError(f"{path} has no {name}", f"its programs: {', '.join(names)}" if names else None)
@@ -215,6 +222,8 @@ def _named(path: str, module: types.ModuleType, name: str, settings: Settings) -
         return Source(path, name, lambda: value)
     if not callable(value):
         raise UsageError(f"{path}:{name} is {type(value).__name__}, not a program or a function that returns one")
+    if _makes_modules(value, settings):
+        return Source(path, name, lambda: _lifted(path, module, name, settings, examples))
     return Source(path, name, lambda: _build(path, name, value, settings))
 
 
@@ -224,3 +233,38 @@ def _build(path: str, name: str, function: Callable[..., Any], settings: Setting
     if not isinstance(made, Program):
         raise UsageError(f"{name} returns {type(made).__name__}, not a Program")
     return made
+
+
+# ---------------------------------------------------------------- torch modules
+
+
+def _makes_modules(value: Callable[..., Any], settings: Settings) -> bool:
+    """A function of one number that is not given (the width), in a file that imports torch; a class of modules."""
+    if is_declared(value) or "torch" not in sys.modules:
+        return False
+    if isinstance(value, type):
+        return any(c.__module__.startswith("torch.nn") for c in value.__mro__)
+    parameters = [p for p in inspect.signature(value).parameters.values() if p.kind != p.VAR_KEYWORD]
+    return len([p for p in parameters if p.default is p.empty and p.name not in settings]) == 1
+
+
+def _lifted(path: str, module: types.ModuleType, name: str, settings: Settings, examples: str | None) -> Any:
+    """`ns.from_torch` of a function of the width, on inputs of the command or the file's `example_inputs`."""
+    from netsor.compilers.lift import from_torch
+
+    function, more = vars(module)[name], dict(settings)
+    how = {key: more.pop(key) for key in ("parametrisation", "attention") if key in more and not _takes(function, key)}
+    with _user_code(path):
+        made = function(64, **more)
+    if not any(c.__module__.startswith("torch.nn") for c in type(made).__mro__):
+        return _build(path, name, function, settings)
+    inputs = vars(module).get("example_inputs") if examples is None else arrays.tensors(examples, made)
+    if inputs is None:
+        raise UsageError(
+            f"{path}:{name} makes torch modules: example inputs are needed", "--x X.npy, or example_inputs in the file"
+        )
+    return from_torch(lambda n: function(n, **more), inputs, **how)
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(function).parameters

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from netsor.errors import CheckError, Diagnostic, Location, NetsorError, NetsorWarning, ProgramError
+from netsor.errors import CheckError, Diagnostic, Location, NetsorError, NetsorWarning, ProgramError, UnsupportedError
 
 OK, FOUND, USAGE = 0, 1, 2
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells have it
@@ -25,8 +25,9 @@ class UsageError(NetsorError, ValueError):
 
 
 def status(error: BaseException) -> int:
-    """1 when the program is wrong, 2 when something could not be read or computed."""
-    return FOUND if isinstance(error, ProgramError | CheckError) else USAGE
+    """1 when the program is wrong or a module has none (NT8xx), 2 when something could not be read or computed."""
+    without = isinstance(error, UnsupportedError) and error.diagnostic.code.startswith("NT8")
+    return FOUND if without or isinstance(error, ProgramError | CheckError) else USAGE
 
 
 def diagnostic_of(error: Exception) -> Diagnostic:

@@ -1,4 +1,4 @@
-"""`--set name=value`: numbers, strings, lists, dicts, true, false and none."""
+"""`--set name=value`: numbers, strings, lists, dicts, true, false and none; `--param name=number`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,18 @@ def parse(items: Iterable[str]) -> dict[str, Any]:
         if not equals or not name.isidentifier():
             raise UsageError(f"--set takes name=value, got {item!r}", "for example --set depth=4")
         found[name] = value(name, text.strip())
+    return found
+
+
+def numbers(items: Iterable[str]) -> dict[str, float]:
+    """The values of several `--param name=value`."""
+    found: dict[str, float] = {}
+    for item in items:
+        name, _, text = item.rpartition("=")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            raise UsageError(f"--param takes name=number, got {item!r}", "for example --param s=1.5") from None
     return found
 
 

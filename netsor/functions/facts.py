@@ -9,22 +9,23 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from netsor.errors import TooLargeError
-from netsor.functions.head import Head, Parity, exact
+from netsor.functions.head import Function, Head, Parity, exact
+from netsor.functions.table import erf, step, tanh
 from netsor.measure import MOST_TERMS, terms, tree_size, written_size
 
 MOST_WRITTEN = 200_000  # nodes
 MOST_COMPARED = 2_000  # nodes of an expression whose parity is sought
 
 
-def write_out(expr: sp.Expr, keep: frozenset[str] = frozenset()) -> sp.Expr:
-    """Every head replaced by its definition, down to sympy's own functions and the heads named in `keep`.
+def write_out(expr: sp.Expr, keep: Callable[[Function], bool] = lambda f: False) -> sp.Expr:
+    """Every head replaced by its definition, down to sympy's own functions and the heads of functions to be kept.
 
     TooLargeError before an expression of more than MOST_WRITTEN nodes is made.
     """
     if written_size(expr) > MOST_WRITTEN:
         raise TooLargeError("an expression whose functions are too large to be written out")
     while True:
-        heads = {h for h in expr.atoms(Head) if h.spec.known not in keep and not h.spec.numeric}
+        heads = {h for h in expr.atoms(Head) if not keep(h.spec) and not h.spec.numeric}
         if not heads:
             return expr
         expr = expr.xreplace({h: h.spec.definition(*h.args) for h in heads})
@@ -41,7 +42,7 @@ def expression_parity(expr: sp.Expr, *symbols: sp.Symbol) -> Parity:
             return parity  # type: ignore[return-value]
     if written_size(expr) > MOST_COMPARED:
         return None
-    basic = frozenset({"step", "tanh", "erf"})
+    basic = {step, tanh, erf}.__contains__
     for parity, difference in (("even", flipped - expr), ("odd", flipped + expr)):
         if _vanishes(write_out(difference, basic)):
             return parity  # type: ignore[return-value]

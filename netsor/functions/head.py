@@ -7,6 +7,7 @@ and differentiate by name (`relu'`). `Function.definition` writes a head in symp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal
@@ -90,10 +91,11 @@ class Head(sp.Function):
             return None
         if not self.spec.numeric:
             return self.spec.definition(*self.args)._evalf(prec)
+        if self.spec.torch is None:
+            return None
         import torch
 
         values = [torch.tensor(float(a), dtype=torch.float64) for a in self.args]
-        assert self.spec.torch is not None
         return sp.Float(float(self.spec.torch(*values)))
 
     def _sympystr(self, printer: Any) -> str:
@@ -108,7 +110,15 @@ class Function:
     """φ: Rᵏ → R, applied coordinatewise.
 
     `definition` maps sympy arguments to an expression in sympy's own functions (None for a numeric function);
-    `parity` is φ(−x) = ±φ(x) for k = 1; `growth` is of φ itself; `kinks` are the points where φ or φ′ jumps (k = 1).
+    `parity` is φ(−x) = ±φ(x) for k = 1; `growth` is of φ itself; `kinks` are the points where φ or φ′ jumps (k = 1);
+    `range` is an interval that holds all values.
+
+    For k = 1, where the definition loses digits or time: `numpy` maps arrays; `sources` are texts of φ, φ′, … in torch,
+    with {0} for the argument, {x} for the argument where it must bind tightly and {c} for the first of `parameters`.
+    A numeric function has a callable `torch`.
+
+    >>> ns.tanh.parity, ns.tanh.prime, ns.relu.kinks
+    ('odd', tanh', (0.0,))
     """
 
     def __init__(
@@ -122,9 +132,13 @@ class Function:
         growth: Growth | None = None,
         kinks: tuple[float, ...] = (),
         jumps: bool = False,
+        range: tuple[float, float] = (-math.inf, math.inf),
         evaluate: Callable[..., sp.Expr | None] | None = None,
         latex: str | None = None,
+        numpy: Callable[[Any], Any] | None = None,
         torch: Callable[..., Any] | None = None,
+        sources: tuple[str, ...] = (),
+        parameters: tuple[sp.Expr, ...] = (),
         opaque: bool = True,
         user: bool = False,
     ) -> None:
@@ -136,7 +150,11 @@ class Function:
         self.jumps = jumps
         self.evaluate = evaluate
         self.latex = latex or rf"\mathrm{{{markup.math(name)}}}"
+        self.range = range
+        self.numpy = numpy
         self.torch = torch
+        self.sources = sources
+        self.parameters = parameters
         self.user = user  # made by ns.function or ns.numeric: a listing must define it
         self._definition = definition
         self._derivative = derivative
@@ -158,17 +176,24 @@ class Function:
         return self.name
 
     @property
-    def known(self) -> str:
-        """The name by which tables list built-in functions; "" for the user's own and their derivatives."""
-        root = self
-        while root.origin is not None:
-            root = root.origin
-        return "" if root.user else self.name
+    def builtin(self) -> bool:
+        """Is it in the table of functions, or a derivative of one that is?"""
+        return not undifferentiated(self).user
+
+    @property
+    def analytic(self) -> bool:
+        """Is it known to be analytic on the real line? The built-in functions without kinks are."""
+        return self.builtin and self.arity == 1 and not self.kinks
 
     @property
     def numeric(self) -> bool:
         """True when no expression exists and the function is a torch callable."""
         return self._definition is None
+
+    @property
+    def abstract(self) -> bool:
+        """True when there is neither an expression nor a callable."""
+        return self.numeric and self.torch is None
 
     def definition(self, *args: sp.Expr) -> sp.Expr:
         """φ(args) in sympy's own functions and in other heads of lower level."""
@@ -211,6 +236,8 @@ class Function:
             growth=None if self.jumps else self.growth,
             kinks=self.kinks,
             jumps=bool(self.kinks),
+            sources=self.sources[1:],
+            parameters=self.parameters,
             opaque=self.opaque,
             user=False,
         )

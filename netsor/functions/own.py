@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
+from sympy.core.alphabets import greeks
 
-from netsor.build.definitions import arity_of, defined
+from netsor.functions.definitions import arity_of, defined
 from netsor.functions.facts import expression_kinks, expression_parity
 from netsor.functions.head import FLIPPED, Function, Growth, Parity, argument_symbols, exact, remade
 from netsor.names import checked
@@ -15,7 +16,7 @@ from netsor.names import checked
 
 def function(
     name: str,
-    definition: Callable[..., Any],
+    definition: Callable[..., Any] | None = None,
     *,
     arity: int | None = None,
     parity: Parity = None,
@@ -24,9 +25,16 @@ def function(
 ) -> Function:
     """A function given by a sympy expression: `ns.function("swish2", lambda x: x * ns.sigmoid(2 * x))`.
 
-    Parity of a function of one argument is found by substitution; growth by the checker.
+    Parity of a function of one argument is found by substitution; growth by the checker. Without a definition it is
+    abstract: programs with it are checked and derived, `ns.function("phi")`, and have no numbers.
+
+    >>> f = ns.function("f", lambda x: x - x**3 / 3)
+    >>> ns.v_transform(f, torch.eye(2)).diagonal()  # 1 − 2·3/3 + 15/9
+    tensor([0.6667, 0.6667])
     """
     checked(name, "a function")
+    if definition is None:
+        return _abstract(name, 1 if arity is None else arity, parity, growth, kinks)
     count = arity if arity is not None else arity_of(name, definition)
     symbols = argument_symbols(count)
     body = exact(defined(name, definition, symbols))
@@ -49,6 +57,24 @@ def _defined(
     return remade(made, _defined, name, symbols, body, parity, growth, kinks)
 
 
+def _abstract(name: str, arity: int, parity: Parity, growth: Growth | None, kinks: tuple[float, ...]) -> Function:
+    """A function of which nothing but these facts is known."""
+
+    def derivative(index: int) -> Function:
+        primed = f"{name}'" if arity == 1 else f"{name}'{index + 1}"
+        found = _abstract(primed, arity, FLIPPED[parity], growth, kinks)
+        found.user, found.made_by = False, None
+        found.latex = f"{made.latex}'" if arity == 1 else found.latex
+        return found
+
+    latex = sp.latex(sp.Symbol(name)) if name in greeks else None
+    made = Function(
+        name, None, arity=arity, derivative=derivative, parity=parity, growth=growth, kinks=kinks, latex=latex,
+        user=True,
+    )  # fmt: skip
+    return remade(made, _abstract, name, arity, parity, growth, kinks)
+
+
 def numeric(
     name: str,
     call: Callable[..., Any],
@@ -58,7 +84,12 @@ def numeric(
     growth: Growth | None = None,
     kinks: tuple[float, ...] = (),
 ) -> Function:
-    """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse."""
+    """A function of one argument given by a torch callable, for when no expression exists. Prints, does not parse.
+
+    >>> bump = ns.numeric("bump", lambda x: torch.exp(-x.abs()), parity="even", growth="bounded")
+    >>> ns.v_transform(bump, torch.eye(2)).diagonal().round(decimals=4)
+    tensor([0.3362, 0.3362])
+    """
     checked(name, "a function")
     if isinstance(derivative, Function) or derivative is None:
         prime = derivative

@@ -20,7 +20,6 @@ SYMPY: dict[str, Callable[..., sp.Expr]] = {
     "sqrt": sp.sqrt, "log": sp.log, "floor": sp.floor, "ceiling": sp.ceiling, "tan": sp.tan, "sinh": sp.sinh,
     "cosh": sp.cosh, "asin": sp.asin, "acos": sp.acos, "atan": sp.atan, "min": sp.Min, "max": sp.Max,
 }  # fmt: skip
-_EXACT_ONLY = frozenset({"relu", "abs", "step", "sign", "floor", "ceiling", "leaky_relu", "elu"})
 _MAX_ARGUMENTS = 12
 Symbols = Mapping[int, sp.Expr]
 
@@ -109,7 +108,7 @@ class Evaluator:
             raise self.scope.parse_error(
                 node.token, "NT002", f"{function.name} takes {function.arity} arguments, got {len(args)}"
             )
-        return algebra.apply(function, args, node.name in _EXACT_ONLY)
+        return algebra.apply(function, args, bool(function.kinks) and not function.user)
 
     def _sympy_call(self, node: sx.Call, args: list[sp.Expr]) -> sp.Expr:
         many = node.name in ("min", "max")
@@ -119,7 +118,7 @@ class Evaluator:
             return algebra.power(args[0], sp.S.Half)
         if many and any(a.atoms(sp.Max, sp.Min) for a in args):
             raise self.scope.parse_error(node.token, "NT005", "min and max are not nested", "give the inner one a name")
-        return algebra.apply(SYMPY[node.name], args, node.name in _EXACT_ONLY)
+        return algebra.apply(SYMPY[node.name], args, node.name in ("floor", "ceiling"))
 
     def function(self, node: sx.Call) -> Function:
         """The function of a call, its derivatives taken."""

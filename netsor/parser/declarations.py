@@ -22,7 +22,7 @@ _ALLOWED = {
 }  # fmt: skip
 
 
-def declare_parameters(scope: Scope, s: sx.Parameters) -> None:
+def _parameters(scope: Scope, s: sx.Parameters) -> None:
     """The names that variances and multipliers may hold."""
     for token in s.names:
         if sx.name_of(token) in scope.parameters:
@@ -30,8 +30,11 @@ def declare_parameters(scope: Scope, s: sx.Parameters) -> None:
         scope.parameters.add(sx.name_of(token))
 
 
-def read_input(scope: Scope, s: sx.Data | sx.Input) -> None:
-    """Append the line of a declaration."""
+def read_input(scope: Scope, s: sx.Data | sx.Input | sx.Parameters) -> None:
+    """Append the line of a declaration; parameters have none."""
+    if isinstance(s, sx.Parameters):
+        _parameters(scope, s)
+        return
     if isinstance(s, sx.Data):
         _data(scope, s)
         return

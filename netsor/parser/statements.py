@@ -18,7 +18,7 @@ from netsor.facts import axis_dim, inputs_of
 from netsor.names import KERNELS, problem
 from netsor.parser import syntax as sx
 from netsor.parser.coordinatewise import SYMPY, references
-from netsor.parser.declarations import declare_parameters, read_input
+from netsor.parser.declarations import read_input
 from netsor.parser.expressions import FORMS, Reader
 from netsor.parser.grammar import parse_statement
 from netsor.parser.scope import FollowsError, Scope
@@ -104,10 +104,10 @@ class _Builder:
 
     def program(self) -> Program:
         actions: dict[type, Callable[[Token, Any], None]] = {
-            sx.Program: self._program, sx.Widths: self._widths, sx.Axes: self._axes, sx.Parameters: self._parameters,
-            sx.Data: self._input, sx.Input: self._input, sx.Line: self._line, sx.Cov: self._cov,
-            sx.Output: self._output, sx.Gradient: self._gradient, sx.Returns: self._returns,
-            sx.Function: self._function, sx.Numeric: self._numeric, sx.Accept: self._accept,
+            sx.Program: self._program, sx.Widths: self._widths, sx.Axes: self._axes, sx.Data: self._input,
+            sx.Input: self._input, sx.Line: self._line, sx.Cov: self._cov, sx.Output: self._output,
+            sx.Gradient: self._gradient, sx.Returns: self._returns, sx.Function: self._function,
+            sx.Numeric: self._numeric, sx.Accept: self._accept, sx.Parameters: self._input,
         }  # fmt: skip
         for token, statement in self.statements:
             if self.source.full:
@@ -167,10 +167,7 @@ class _Builder:
                 raise self.scope.program_error(token, "NT104", f"axis {token.text} is already declared")
             self.scope.axes[name_of(token)] = ir.Axis(name_of(token), None if size is None else int(size.text))
 
-    def _parameters(self, _: Token, s: sx.Parameters) -> None:
-        declare_parameters(self.scope, s)
-
-    def _input(self, _: Token, s: sx.Data | sx.Input) -> None:
+    def _input(self, _: Token, s: sx.Data | sx.Input | sx.Parameters) -> None:
         read_input(self.scope, s)
 
     def _line(self, _: Token, s: sx.Line) -> None:
@@ -184,8 +181,11 @@ class _Builder:
         arguments = [name_of(a) for a in s.arguments]
         if len(set(arguments)) < len(arguments) or len(arguments) > 9:
             raise scope.parse_error(s.name, "NT002", "a function has one to nine different arguments")
-        body = _body(scope, s.body, arguments)
         facts = self._facts(s)
+        if s.body is None:
+            scope.functions[name] = functions.function(name, arity=len(arguments), **facts)
+            return
+        body = _body(scope, s.body, arguments)
         written = measure.written_size(body)
         self.function_steps += measure.tree_size(body) + (written if written <= functions.MOST_COMPARED else 0)
         if self.function_steps > MAX_FUNCTION_STEPS:

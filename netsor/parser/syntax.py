@@ -269,7 +269,7 @@ class Returns:
 class Function:
     name: Token
     arguments: tuple[Token, ...]
-    body: Node
+    body: Node | None  # None: abstract
     facts: tuple[tuple[Token, Value], ...]
 
 

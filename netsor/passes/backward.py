@@ -31,8 +31,12 @@ Guess = dict[ir.Var, Dims]
 
 
 def backprop(p: Program, output: str | None = None) -> Program:
-    """A new program: p with the backward lines and gradient statements of its output."""
-    twin: Program = as_program("ns.backprop", p, parameters=True).copy()
+    """A new program: p with the backward lines and gradient statements of its output.
+
+    >>> [str(gradient.of) for gradient in ns.backprop(ns.programs.mlp()).gradients]
+    ['h2', 'b2', 'h1', 'b1']
+    """
+    twin: Program = as_program("ns.backprop", p, parameters=True, abstract=True).copy()
     add_backward(twin, output)
     return twin
 
@@ -71,7 +75,12 @@ def with_backward(p: Program) -> Program:
 
 
 def forward_part(p: Program) -> Program:
-    """The program without the lines after its last output and without gradient statements."""
+    """The program without the lines after its last output and without gradient statements.
+
+    >>> p = ns.programs.mlp()
+    >>> ns.forward_part(ns.backprop(p)) == p
+    True
+    """
     count = max((o.at for o in p.outputs), default=len(p.lines))
     lines = p.lines[:count]
     kept = {line.out for line in lines}

@@ -21,8 +21,11 @@ def bind(p: ir.ProgramLike, params: Mapping[str, ir.Number]) -> Program:
 
     An irrational variance or multiplier becomes a float. InputError (NT604) for a name that is no parameter, NT109 for
     a value that is not positive.
+
+    >>> ns.bind(ns.programs.mlp(var_w="s"), {"s": 2}) == ns.programs.mlp(var_w=2)
+    True
     """
-    p = as_program("ns.bind", p, parameters=True)
+    p = as_program("ns.bind", p, parameters=True, abstract=True)
     known = facts.parameters(p.lines)
     for name, value in params.items():
         if name not in known:

@@ -16,24 +16,35 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
+import numpy as np
 import sympy as sp
 
 from netsor import ir
 from netsor.build.constants import free_name
 from netsor.build.declared import as_program
 from netsor.build.expressions import Expr
-from netsor.build.program import Program, moment
+from netsor.build.program import Program
 from netsor.build.quantity import nested
-from netsor.functions import exact
-from netsor.passes.sgd.arguments import Loss, Recursion, bad, batch_schedule, loss_of, recursions, refuse, target_array
+from netsor.passes.sgd.arguments import (
+    Loss,
+    Recursion,
+    bad,
+    batch_schedule,
+    kernel_steps,
+    loss_of,
+    recursions,
+    refuse,
+    target_array,
+)
 from netsor.passes.sgd.base import Base
 from netsor.passes.sgd.batch import joined
-from netsor.passes.sgd.history import History, gathered
+from netsor.passes.sgd.history import gathered
+from netsor.passes.sgd.kernels import Kernels
 from netsor.passes.sgd.relabel import relabelled
+from netsor.passes.sgd.weights import Weights
 
 Vars = dict[ir.Var, ir.Var]
 
@@ -41,11 +52,19 @@ Vars = dict[ir.Var, ir.Var]
 def train(
     p: Program, inputs: Any, targets: Any, steps: int, lr: Any, loss: Any = "mse", reduction: str = "mean",
     test_inputs: Any = None, batches: Any = None, momentum: Any = 0, weight_decay: Any = 0, freeze: Sequence[str] = (),
+    kernels: Sequence[int] = (),
 ) -> Program:  # fmt: skip
     """The program of p trained for some steps of SGD on given samples, in the maximal update parametrisation.
 
     It returns `f[t]`, the outputs after t steps on training and test samples, and `loss[t]`, every training sample's
-    loss; the variables of step t are called `<name>_t<t>`. `ns.limit` gives their limits.
+    loss; the variables of step t are called `<name>_t<t>`. For t in `kernels` also `features[t]` and `ntk[t]`, kernels
+    of all samples, with `features_alignment[t]`, `features_cosine[t]` and the same of the NTK
+    (`netsor.passes.sgd.kernels`). `ns.limit` gives their limits.
+
+    >>> p = ns.programs.mlp(depth=1, phi="identity", var_b=None)
+    >>> q = ns.train(p, [[1.0], [2.0]], [1.0, 0.0], steps=1, lr=0.1)
+    >>> ns.limit(q).scalar("f[1]").tolist()  # two outputs after one step, exactly
+    [[1/10, 1/5]]
     """
     if reduction not in ("mean", "sum"):
         raise bad(f'reduction is "mean" or "sum", got {reduction!r}')
@@ -57,7 +76,9 @@ def train(
     outputs = 1 if base.classes is None else cast(int, base.classes.size)
     values = target_array(targets, base.count, outputs, loss)
     rates = recursions([line.out.name for line in base.trained], lr, momentum, weight_decay)
-    training = Training(base, found, nested("targets", values), rates, reduction == "mean")
+    training = Training(
+        base, found, nested("targets", values), rates, reduction == "mean", kernel_steps(kernels, steps)
+    )
     for t in range(steps):
         training.evaluate(t)
         training.step(t, schedule[t])
@@ -68,20 +89,12 @@ def train(
 # ---------------------------------------------------------------- the steps
 
 
-@dataclass
-class Weight:
-    """A trained matrix: its optimiser, multiplier², rows/cols, and what its uses have seen."""
-
-    recursion: Recursion
-    factor: sp.Expr
-    ratio: sp.Expr
-    uses: dict[ir.MatMul, History] = field(default_factory=dict)
-
-
 class Training:
     """The program being written: `evaluate(t)` writes the forward lines of step t, `step(t, …)` the rest of it."""
 
-    def __init__(self, base: Base, loss: Loss, targets: Any, rates: Mapping[str, Recursion], mean: bool) -> None:
+    def __init__(
+        self, base: Base, loss: Loss, targets: Any, rates: Mapping[str, Recursion], mean: bool, kernels: frozenset[int],
+    ) -> None:  # fmt: skip
         self.base, self.loss, self.targets, self.mean = base, loss, targets, mean
         q = base.program
         self.p = p = Program.from_parts(q.name, q.widths, (), functions=q.functions)
@@ -91,16 +104,15 @@ class Training:
         self.state: Vars = {}
         self.buffers: dict[ir.Var, Expr] = {}
         self.rates = rates
-        self.weights: dict[ir.Var, Weight] = {}
         self.now: Vars = {}
         self.gathered: dict[tuple[ir.Var, tuple[int, ...]], ir.Var] = {}
         self.batch_axes: dict[int, ir.Axis] = {}
         self.aims: dict[tuple[int, ...], Expr] = {}
-        self.past = p.fresh_axis("past", None)
-        self.past_axes: dict[ir.Axis, ir.Axis] = {}
+        self.weights = Weights(base, p, rates)
         for line in (*base.forward, *base.backward):
             self._fixed(line)
-        self._weights()
+        self.kernels = Kernels(base, p, self._targets()) if kernels else None
+        self.kernel_steps = kernels
 
     # ------------------------------------------------------------ what stays
 
@@ -109,26 +121,13 @@ class Training:
         vector = isinstance(line, ir.InputVector)
         if (line.out in base.moving and not vector) or (line in base.backward and base.sample in line.out.axes):
             return
-        self._twin(line.out, "", None, line.out.kind, self.fixed)
+        self._twin(line.out, "", line.out.dims, line.out.kind, self.fixed)
         self.p.add(relabelled(line, self.fixed.__getitem__))
         if vector and line in base.trained:
             self.state[line.out] = self.fixed[line.out]
 
-    def _weights(self) -> None:
-        for line in self.base.trained:
-            if isinstance(line, ir.InputMatrix):
-                rows, cols = (exact(cast(ir.Width, d).ratio) for d in (line.out.rows, line.out.cols))
-                rates = self.rates[line.out.name]
-                self.weights[line.out] = Weight(rates, exact(line.multiplier) ** 2, rows / cols)
-        for use in self.base.forward:
-            if isinstance(use, ir.MatMul) and use.out in self.base.gradients:
-                root = self.base.roots[use.matrix][0]
-                if root in self.weights:
-                    self.weights[root].uses[use] = History(self.p, self.past, root.axes)
-
-    def _twin(self, v: ir.Var, suffix: str, batch: ir.Dim | None, kind: ir.Kind, into: Vars) -> None:
-        """A variable of the new program for one of a step, along the batch's axis instead of the samples'."""
-        dims = v.dims if batch is None else tuple(batch if d.axis == self.base.sample else d for d in v.dims)
+    def _twin(self, v: ir.Var, suffix: str, dims: tuple[ir.Dim, ...], kind: ir.Kind, into: Vars) -> None:
+        """A variable of the new program for one of a step."""
         name = None if self.base.program.is_unnamed(v) else free_name(self.p, f"{v.name}{suffix}")
         into[v] = self.p.new_var(name, kind, v.rows, v.cols, dims)
 
@@ -139,12 +138,14 @@ class Training:
         base, p = self.base, self.p
         self.now = dict(self.fixed) | self.state
         lines = [x for x in base.forward if x.out in base.moving and not isinstance(x, ir.InputVector)]
-        self._block(lines, t, None, self.now.__getitem__, self.now)
+        self._block(lines, f"_t{t}", lambda v: v.dims, self.now.__getitem__, self.now)
         f = self.now[base.f]
         train = tuple(range(base.count))
         loss = self.loss.value(self._take(f, train), self._aim(train))
         p.returns(f"f[{t}]", f)
         p.returns(f"loss[{t}]", p.let(free_name(p, f"loss_t{t}"), loss))
+        if self.kernels is not None and t in self.kernel_steps:
+            self.kernels.write(t, self.now, self._block)
 
     def step(self, t: int, batch: tuple[int, ...]) -> None:
         """χ, the backward lines on the batch, and what they change."""
@@ -157,26 +158,36 @@ class Training:
             return back[v] if v in back else self._take(self.now[v], batch).var
 
         lines = [x for x in base.backward if x.out in base.moving or base.sample in x.out.axes]
-        self._block(lines, t, ir.Dim(self._axis(batch), len(batch)), read, back)
-        for weight in self.weights.values():
-            for use, history in weight.uses.items():
-                self._remember(use, history, read, self._axis(batch))
-            weight.recursion.step()
+        axis = self._axis(batch)
+        along = ir.Dim(axis, len(batch))
+
+        def dims(v: ir.Var) -> tuple[ir.Dim, ...]:
+            return tuple(along if d.axis == base.sample else d for d in v.dims)
+
+        self._block(lines, f"_t{t}", dims, read, back, lambda a: axis if a == base.sample else a)
+        self.weights.step(read, axis)
         for line in base.trained:
             if isinstance(line, ir.InputVector):
                 self._vector(line, t, read)
 
     def _block(
-        self, lines: Sequence[ir.Line], t: int, batch: ir.Dim | None, read: Callable[[ir.Var], ir.Var], into: Vars
+        self, lines: Sequence[ir.Line], suffix: str, dims: Callable[[ir.Var], tuple[ir.Dim, ...]],
+        read: Callable[[ir.Var], ir.Var], into: Vars, axis: Callable[[ir.Axis], ir.Axis] = lambda a: a,
+        summed: Mapping[ir.Var, ir.Var] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        """The lines of a step, along the batch's axis, reading and making variables of the new program."""
+        """The lines of a step, reading and making variables of the new program; `summed` are sums not taken."""
         for line in lines:
-            changed = isinstance(line, ir.MatMul) and self._changed(line)
-            self._twin(line.out, f"_t{t}", batch, "H" if changed else line.out.kind, into)
+            if line.out in summed:
+                into[line.out] = read(summed[line.out])
+            else:
+                kind = "H" if isinstance(line, ir.MatMul) and self.weights.changed(line) else line.out.kind
+                self._twin(line.out, suffix, dims(line.out), kind, into)
         for line in lines:
-            made = relabelled(line, read, lambda a: batch.axis if batch and a == self.base.sample else a)
-            if isinstance(line, ir.MatMul) and isinstance(made, ir.MatMul) and self._changed(line):
-                self._product(line, made)
+            if line.out in summed:
+                continue
+            made = relabelled(line, read, axis)
+            if isinstance(line, ir.MatMul) and isinstance(made, ir.MatMul) and self.weights.changed(line):
+                self.weights.product(line, made)
             else:
                 self.p.add(made)
 
@@ -199,6 +210,11 @@ class Training:
             self.gathered[v, batch] = gathered(self.p.handle(v), self.base.sample, batch, axis).var
         return cast(Expr, self.p.handle(self.gathered[v, batch]))
 
+    def _targets(self) -> Expr | None:
+        """All targets, None when they are zero."""
+        train = tuple(range(self.base.count))
+        return self._aim(train) if any(np.ravel(self.targets)) else None
+
     def _aim(self, batch: tuple[int, ...]) -> Expr:
         """The targets of a batch."""
         if batch not in self.aims:
@@ -210,55 +226,13 @@ class Training:
 
     # ------------------------------------------------------------ what a step changes
 
-    def _changed(self, line: ir.MatMul) -> bool:
-        """Is its matrix another than at the start?"""
-        weight = self.weights.get(self.base.roots[line.matrix][0])
-        return weight is not None and (weight.recursion.kept != 1 or any(h.sizes for h in weight.uses.values()))
-
-    def _product(self, line: ir.MatMul, made: ir.MatMul) -> None:
-        """kept · W_0 z − multiplier² Σ_uses Σ_past moved · left moment(right z), the roles changed for W_0ᵀ z."""
-        p, (root, flipped) = self.p, self.base.roots[line.matrix]
-        weight, z = self.weights[root], p.handle(made.vector)
-        first = p.new_var(None, "G", made.out.rows, None, made.out.dims)
-        total = p.add(ir.MatMul(first, made.matrix, made.vector, line.loc)) * weight.recursion.kept
-        factor = weight.factor * (weight.ratio if flipped else 1)
-        for history in weight.uses.values():
-            if history.left is not None and history.right is not None:
-                write, read = (history.right, history.left) if flipped else (history.left, history.right)
-                total = total - self._moved(history, weight.recursion, write, read, z) * factor
-        args, params = p.split(total.sym)
-        p.add(ir.Nonlin(made.out, p.positional(total.sym, args, params), args, params, line.loc))
-
-    def _moved(self, history: History, recursion: Recursion, write: Expr, read: Expr, z: Expr) -> Expr:
-        """Σ_past moved · write moment(read z)."""
-        c, moved = moment(read * z), recursion.moved
-        same = len(set(moved)) == 1
-        if not same:
-            values = tuple(float(m) for m, size in zip(moved, history.sizes, strict=True) for _ in range(size))
-            c = c * self.p.constant(values, (ir.Dim(self.past, len(values)),))
-        term = write * c
-        for axis in {a: None for x in (write, read) for a in x.axes if a not in history.own}:
-            term = term.sum(axis)
-        return term * moved[0] if same else term
-
-    def _remember(self, use: ir.MatMul, history: History, read: Callable[[ir.Var], ir.Var], batch: ir.Axis) -> None:
-        x, dh = (self.p.handle(read(v)) for v in (use.vector, self.base.gradients[use.out]))
-        flipped = self.base.roots[use.matrix][1]
-        history.add(*((x, dh) if flipped else (dh, x)), batch, self._other)
-
-    def _other(self, axis: ir.Axis) -> ir.Axis:
-        if axis not in self.past_axes:
-            self.past_axes[axis] = self.p.fresh_axis(f"{axis.name}_past", axis.size)
-        return self.past_axes[axis]
-
     def _vector(self, line: ir.InputVector, t: int, read: Callable[[ir.Var], ir.Var]) -> None:
         """m ← μ m + multiplier² dg + λ g, g ← g − η m."""
         p, rates = self.p, self.rates[line.out.name]
         g = p.handle(self.state[line.out])
         m = g * rates.decay
         if line.out in self.base.gradients:
-            square = self.base.batched.squares.get(line.out, exact(line.multiplier) ** 2)
-            m = m + p.handle(read(self.base.gradients[line.out])) * square
+            m = m + p.handle(read(self.base.gradients[line.out])) * self.base.square(line)
         if rates.momentum != 0:
             m = p.let(free_name(p, f"m_{line.out.name}_t{t}"), m + self.buffers.get(line.out, 0) * rates.momentum)
             self.buffers[line.out] = m

@@ -16,9 +16,8 @@ import sympy as sp
 from netsor import ir
 from netsor.build.declared import as_program
 from netsor.build.program import Program
-from netsor.build.scales import scale
+from netsor.build.scales import multiplied
 from netsor.errors import ProgramError
-from netsor.functions import exact
 
 
 def unit_variance(p: ir.ProgramLike) -> Program:
@@ -26,8 +25,12 @@ def unit_variance(p: ir.ProgramLike) -> Program:
 
     The multiplier becomes multiplier·√var, a covariance c of two arrays c/√(var·var′); `axis_cov` multiplies the
     variance and stays. An array with var = 0 is a constant: it keeps its numbers and is not trained.
+
+    >>> p = ns.programs.mlp(depth=1, var_w=2, var_b=None)
+    >>> [round(float(ns.compile(q)([[1.0, 2.0]]).ntk), 6) for q in (p, ns.unit_variance(p))]
+    [3.75, 5.0]
     """
-    p = as_program("ns.unit_variance", p, parameters=True)
+    p = as_program("ns.unit_variance", p, parameters=True, abstract=True)
     variances = {line.out: line.var for line in p.lines if isinstance(line, ir.InputVector)}
     lines = [_line(line, variances) for line in p.lines]
     return Program.from_parts(p.name, p.widths, lines, p.outputs, p.gradients, p.returned, p.functions, p.accepted)
@@ -38,7 +41,7 @@ def _line(line: ir.Line, variances: Mapping[ir.Var, ir.Scale]) -> ir.Line:
         case ir.InputMatrix(var=0) | ir.InputVector(var=0):
             return dataclasses.replace(line, trainable=False)
         case ir.InputMatrix():
-            return dataclasses.replace(line, var=1, multiplier=_product(line.multiplier, root(line.var)))
+            return dataclasses.replace(line, var=1, multiplier=multiplied(line.multiplier, root(line.var)))
         case ir.InputVector():
             return _vector(line, variances)
         case (
@@ -52,16 +55,9 @@ def _line(line: ir.Line, variances: Mapping[ir.Var, ir.Scale]) -> ir.Line:
 
 def _vector(line: ir.InputVector, variances: Mapping[ir.Var, ir.Scale]) -> ir.InputVector:
     sigma = root(line.var)
-    cov = tuple((v, _ratio(c, root(_product(line.var, variances[v])))) for v, c in line.cov)
-    mean, multiplier = _ratio(line.mean, sigma), _product(line.multiplier, sigma)
+    cov = tuple((v, _ratio(c, root(multiplied(line.var, variances[v])))) for v, c in line.cov)
+    mean, multiplier = _ratio(line.mean, sigma), multiplied(line.multiplier, sigma)
     return dataclasses.replace(line, mean=mean, var=1, multiplier=multiplier, cov=cov)
-
-
-def _product(one: ir.Scale, two: ir.Scale) -> ir.Scale:
-    """one · two, as an exact expression where one of them is an expression."""
-    if isinstance(one, sp.Expr) or isinstance(two, sp.Expr):
-        return scale("a multiplier", exact(one) * exact(two))
-    return one * two
 
 
 def _ratio(value: ir.Number, by: ir.Scale) -> ir.Number:

@@ -20,8 +20,9 @@ from netsor import ir
 from netsor.build.constants import free_name
 from netsor.build.expressions import Expr
 from netsor.build.program import Program
+from netsor.build.scales import multiplied, plain
 from netsor.errors import Location, ProgramError, UnsupportedError
-from netsor.positions import Index, axis_covariance, limit_at, size_at, sources
+from netsor.indexing import Index, axis_covariance, limit_at, size_at, sources
 
 Key = tuple[ir.Var, tuple[int, ...]]
 
@@ -42,10 +43,13 @@ class _NeededError(Exception):
 class Unrolled:
     """A program unrolled: `program`, and `elements` from (variable, indices) to its variable or number.
 
-    Random arrays that `shared`, the same program at other sizes, has already are its variables.
+    Random arrays that `shared`, the same program at other sizes, has already are its variables. UnsupportedError as
+    soon as there are more than `most` lines.
     """
 
-    def __init__(self, p: Program, sizes: Mapping[str, int], shared: Unrolled | None = None) -> None:
+    def __init__(
+        self, p: Program, sizes: Mapping[str, int], shared: Unrolled | None = None, most: float = math.inf
+    ) -> None:  # fmt: skip
         self.source = p
         self.sizes = {a.name: a.size for a in p.axes if a.size is not None} | dict(sizes)
         self.program = Program.from_parts(p.name, p.widths, (), functions=p.functions, accepted=p.accepted)
@@ -58,6 +62,8 @@ class Unrolled:
             self._outputs(outputs.pop(i, []))
             for index in self.indices(line.out):
                 self._make((line.out, tuple(index.values())))
+            if len(self.program) > most:
+                raise UnsupportedError(f"{p.name} has more than {most} lines without axes", code="NT702")
         self._outputs([o for rest in outputs.values() for o in rest])
         self._statements()
 
@@ -165,14 +171,13 @@ class Unrolled:
 
     def _array(self, line: ir.InputMatrix | ir.InputVector, index: Index, name: str) -> ir.Var:
         if isinstance(line, ir.InputVector):
-            var = line.var * axis_covariance(line, index, index)
+            var = multiplied(line.var, axis_covariance(line, index, index))
             line = dataclasses.replace(line, var=var, cov=self._cov(line, index), axis_cov=())
         known = self.shared.get((line.out, tuple(index.values())))
         if isinstance(known, ir.Var):
             self.program.adopt(dataclasses.replace(line, out=known))
             return known
-        v = line.out
-        return self._add(dataclasses.replace(line, out=self._new(name, v.kind, v.rows, v.cols)))
+        return self._add(dataclasses.replace(line, out=self._new(name, line.out.kind, line.out.rows, line.out.cols)))
 
     def _cov(self, line: ir.InputVector, index: Index) -> tuple[tuple[ir.Var, ir.Number], ...]:
         """Covariances with the elements made before: of the family itself, and of the vectors that `cov` lists."""
@@ -183,9 +188,9 @@ class Unrolled:
                     found.append((self.get(other, there), c))
         if line.axis_cov:
             for there in self.indices(line.out):
-                if tuple(there.values()) < tuple(index.values()):
-                    c = line.var * axis_covariance(line, index, there)
-                    found += [(self.get(line.out, there), c)] if c != 0 else []
+                earlier = tuple(there.values()) < tuple(index.values())
+                if earlier and (c := multiplied(line.var, axis_covariance(line, index, there))):
+                    found.append((self.get(line.out, there), plain(c, f"a covariance of {line.out}", line.loc)))
         return tuple(found)
 
     def _sym(self, element: Any) -> sp.Expr:

@@ -23,6 +23,7 @@ class NoValue(Exception):
 
 
 _erf: Callable[[Any], Any] = np.vectorize(math.erf, otypes=[float])
+_erfc: Callable[[Any], Any] = np.vectorize(math.erfc, otypes=[float])
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
@@ -44,7 +45,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "floor": np.floor,
     "ceiling": np.ceil,
     "erf": _erf,
-    "erfc": lambda x: 1 - _erf(x),
+    "erfc": _erfc,
 }
 
 
@@ -145,25 +146,11 @@ def _condition(c: Any, env: Env) -> Any:
 # ---------------------------------------------------------------- heads
 
 
-def _sigmoid(x: Any) -> Any:
-    return 0.5 * (1 + np.tanh(0.5 * x))
-
-
-_FAST: dict[str, Callable[[Any], Any]] = {
-    "relu": lambda x: np.maximum(x, 0.0),
-    "step": lambda x: np.heaviside(x, 0.5),
-    "tanh": np.tanh,
-    "erf": _erf,
-    "sigmoid": _sigmoid,
-    "softplus": lambda x: np.logaddexp(0.0, x),
-}
-
-
 def _head(e: Head, env: Env) -> Any:
     spec: Function = e.spec
     values = [_value(a, env) for a in e.args]
-    if spec.known in _FAST:
-        return _FAST[spec.known](values[0])
+    if spec.numpy is not None:
+        return spec.numpy(values[0])
     if spec.numeric:
         return _numeric(spec, values)
     symbols = argument_symbols(spec.arity)

@@ -15,6 +15,7 @@ import numpy as np
 
 from netsor import ir
 from netsor.facts import covariance, covariance_blocks, fan_in, input_vectors
+from netsor.indexing import IndexMap, index_map, position
 from netsor.measure import FAR, written_size
 from netsor.run.expressions import Array, evaluate
 from netsor.run.flow import spans
@@ -222,77 +223,62 @@ def _coordinatewise(line: ir.Nonlin | ir.Moment, values: Values, sizes: Sizes) -
     return np.broadcast_to(result, sizes.shape(line.out))
 
 
-def _positions(line: ir.Window | ir.Unwindow, of: ir.Var, out: ir.Var, sizes: Sizes) -> tuple[list[Any], list[Any]]:
-    """For each tap, the positions read along each axis and whether they are inside (grids over the windowed axes)."""
-    source = [sizes.size(of.size(a)) for a in line.axes]
-    target = [sizes.size(out.size(a)) for a in line.axes]
-    index, inside = [], []
-    for offset in line.offsets:
-        rows = [s * np.arange(t) + o for s, t, o in zip(line.stride, target, offset, strict=True)]
-        good = [(r >= 0) & (r < p) | (line.outside == "wrap") for r, p in zip(rows, source, strict=True)]
-        index.append(np.ix_(*(r % p for r, p in zip(rows, source, strict=True))))
-        inside.append(functools.reduce(np.logical_and.outer, good))
-    return index, inside
-
-
-def _window(line: ir.Window, values: Values, sizes: Sizes) -> Array:
-    rest = tuple(a for a in line.of.axes if a not in line.axes)
-    tail = 0 if line.of.kind == "C" else 1
-    source = aligned(values[line.of], line.of.axes, (*line.axes, *rest), tail)
-    index, inside = _positions(line, line.of, line.out, sizes)
+def _gathered(line: ir.IndexForm, m: IndexMap, values: Values, sizes: Sizes) -> Array:
+    """out[s, κ] = of[positions of s, κ]."""
+    fixed, grid, rest, tail = _axes(line, m)
+    source = aligned(values[line.of], line.of.axes, (*fixed, *rest), tail)
     taps = []
-    for i, ok in zip(index, inside, strict=True):
-        mask = ok.reshape(ok.shape + (1,) * (len(rest) + tail))
-        taps.append(np.where(mask, source[i], -np.inf if line.outside == "drop" else 0.0))
-    return aligned(np.stack(taps), (line.tap, *line.axes, *rest), line.out.axes, tail)
+    for k in range(m.taps):
+        index, inside, counts = _positions(line, m, k, sizes, len(rest) + tail)
+        found = np.where(inside, source[index], -np.inf if m.outside == "drop" else 0.0)
+        taps.append(found.reshape((*counts, *found.shape[len(fixed) :])))
+    result = taps[0] if m.tap is None else np.stack(taps)
+    return np.broadcast_to(aligned(result, (*grid, *rest), line.out.axes, tail), sizes.shape(line.out))
 
 
-def _unwindow(line: ir.Unwindow, values: Values, sizes: Sizes) -> Array:
-    rest = tuple(a for a in line.out.axes if a not in line.axes)
-    tail = 0 if line.of.kind == "C" else 1
-    taps = aligned(values[line.of], line.of.axes, (line.tap, *line.axes, *rest), tail)
-    index, inside = _positions(line, line.out, line.of, sizes)
-    order = (*line.axes, *rest)
-    total = np.zeros((*(sizes.size(line.out.size(a)) for a in order), *taps.shape[taps.ndim - tail :]))
-    for tap, i, ok in zip(taps, index, inside, strict=True):
-        mask = ok.reshape(ok.shape + (1,) * (len(rest) + tail))
-        np.add.at(total, i, np.where(mask, tap, 0.0))
-    return aligned(total, order, line.out.axes, tail)
+def _scattered(line: ir.IndexForm, m: IndexMap, values: Values, sizes: Sizes) -> Array:
+    """out[t] = Σ of[s, κ] over the positions that are t."""
+    fixed, grid, rest, tail = _axes(line, m)
+    given = aligned(values[line.of], line.of.axes, (*grid, *rest), tail)
+    given = given[None] if m.tap is None else given
+    total = np.zeros((*(sizes.size(line.out.size(a)) for a in (*fixed, *rest)), *given.shape[given.ndim - tail :]))
+    for k, tap in enumerate(given):
+        index, inside, counts = _positions(line, m, k, sizes, len(rest) + tail)
+        lead = inside.shape[: len(fixed)]
+        np.add.at(total, index, np.where(inside, tap.reshape((*lead, *tap.shape[len(counts) :])), 0.0))
+    return aligned(total, (*fixed, *rest), line.out.axes, tail)
 
 
-def _at(line: ir.At, values: Values, sizes: Sizes) -> Array:
-    i = line.of.axes.index(line.axis)
-    return cast(Array, np.take(values[line.of], line.index, axis=i))
+Axes = tuple[ir.Axis, ...]
 
 
-def _place(line: ir.Place, values: Values, sizes: Sizes) -> Array:
-    result = np.zeros(sizes.shape(line.out))
-    axes = tuple(a for a in line.out.axes if a != line.axis)
-    tail = 0 if line.of.kind == "C" else 1
-    i = line.out.axes.index(line.axis)
-    np.moveaxis(result, i, 0)[line.index] = aligned(values[line.of], line.of.axes, axes, tail)
-    return result
+def _axes(line: ir.IndexForm, m: IndexMap) -> tuple[Axes, Axes, Axes, int]:
+    """The axes whose positions are read, the tap's and those that positions move with, the others, and the tail."""
+    fixed = tuple(r.axis for r in m.reads)
+    moving = tuple(r.at for r in m.reads if r.at is not None)
+    rest = tuple(a for a in m.ends(line)[1].axes if a not in fixed)
+    return fixed, moving if m.tap is None else (m.tap, *moving), rest, 0 if line.of.kind == "C" else 1
 
 
-def _shift(line: ir.Shift, values: Values, sizes: Sizes) -> Array:
-    tail = 0 if line.of.kind == "C" else 1
-    source = aligned(values[line.of], line.of.axes, line.out.axes, tail)
-    source = np.moveaxis(np.broadcast_to(source, sizes.shape(line.out)), line.out.axes.index(line.axis), 0)
-    result = np.zeros(sizes.shape(line.out))
-    target = np.moveaxis(result, line.out.axes.index(line.axis), 0)
-    by, length = line.by, source.shape[0]
-    if abs(by) < length:
-        if by >= 0:
-            target[by:] = source[: length - by]
+def _positions(line: ir.IndexForm, m: IndexMap, tap: int, sizes: Sizes, after: int) -> tuple[Any, Any, list[int]]:
+    """What a tap reads: positions as an open grid; which are inside; how many along each axis that they move with.
+
+    The mask is for arrays with `after` further dimensions.
+    """
+    reader, read = m.ends(line)
+    index, inside, counts = [], [], []
+    for r in m.reads:
+        size = sizes.size(read.size(r.axis))
+        if r.at is None:
+            rows = np.array([position(line, r, size)])
         else:
-            target[:by] = source[-by:]
-    return result
-
-
-def _rename(line: ir.Rename, values: Values, sizes: Sizes) -> Array:
-    table = dict(line.axes)
-    have = tuple(table.get(a, a) for a in line.of.axes)
-    return aligned(values[line.of], have, line.out.axes, 0 if line.of.kind == "C" else 1)
+            counts.append(sizes.size(reader.size(r.at)))
+            rows = r.stride * np.arange(counts[-1]) + r.offsets[tap]
+        index.append(rows % size)
+        inside.append((rows >= 0) & (rows < size) | (m.outside == "wrap"))
+    everywhere: Any = np.True_
+    mask = functools.reduce(np.logical_and.outer, inside, everywhere)
+    return np.ix_(*index), mask.reshape(mask.shape + (1,) * after), counts
 
 
 def _reduce(line: ir.Reduce, values: Values, sizes: Sizes) -> Array:
@@ -312,7 +298,7 @@ def _softmax(line: ir.Softmax, values: Values, sizes: Sizes) -> Array:
     return cast(Array, weights / weights.sum(axis=i, keepdims=True))
 
 
-def _line(line: ir.Line, values: Values, sizes: Sizes) -> Array:  # noqa: C901
+def _line(line: ir.Line, values: Values, sizes: Sizes) -> Array:
     match line:
         case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data():
             raise KeyError(line.out)  # an input that is not given
@@ -322,18 +308,9 @@ def _line(line: ir.Line, values: Values, sizes: Sizes) -> Array:  # noqa: C901
             return _matmul(line, values, sizes)
         case ir.Nonlin() | ir.Moment():
             return _coordinatewise(line, values, sizes)
-        case ir.Window():
-            return _window(line, values, sizes)
-        case ir.Unwindow():
-            return _unwindow(line, values, sizes)
-        case ir.At():
-            return _at(line, values, sizes)
-        case ir.Place():
-            return _place(line, values, sizes)
-        case ir.Shift():
-            return _shift(line, values, sizes)
-        case ir.Rename():
-            return _rename(line, values, sizes)
+        case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+            m = index_map(line)
+            return _scattered(line, m, values, sizes) if m.transposed else _gathered(line, m, values, sizes)
         case ir.Reduce():
             return _reduce(line, values, sizes)
         case ir.Softmax():

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def parse(text: str, file: str = "<listing>") -> Program:
-    """The program of a listing. Text that is none is a ParseError, an undefined name a ProgramError."""
+    """The program of a listing. Text that is none is a ParseError, an undefined name a ProgramError.
+
+    >>> p = ns.programs.mlp()
+    >>> ns.parse(str(p)) == p
+    True
+    """
     from netsor.parser.statements import read
 
     return read(text, file)

@@ -68,12 +68,16 @@ class FunctionNames:
 
     def rows(self) -> Iterator[str]:
         for function, name in self.names.items():
-            yield f"numeric {name_text(name)}" if function.numeric else self._definition(function, name)
+            plainly = function.numeric and not function.abstract
+            yield f"numeric {name_text(name)}" if plainly else self._definition(function, name)
 
     def _definition(self, function: Function, name: str) -> str:
         symbols = _dummies(function)
+        head = f"function {name_text(name)}({', '.join(s.name for s in symbols)})"
+        if function.abstract:
+            return " ".join([head, *_facts(function)])
         body = Writer({s: s.name for s in symbols}, self.text).text(normal(function.definition(*symbols)))
-        parts = [f"function {name_text(name)}({', '.join(s.name for s in symbols)}) = {body}", *_facts(function)]
+        parts = [f"{head} = {body}", *_facts(function)]
         return " ".join(parts)
 
 

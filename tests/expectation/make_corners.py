@@ -13,7 +13,7 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpmath as mp
 import numpy as np
@@ -39,16 +39,35 @@ def sech2(x: Array) -> Array:
     return 4 * decay / (1 + decay) ** 2
 
 
-FUNCTIONS: dict[str, Real] = {
-    "tanh": np.tanh,
-    "tanh'": sech2,
-    "sigmoid": sigmoid,
-    "silu": lambda x: x * sigmoid(x),
-    "silu'": lambda x: sigmoid(x) * (1 + x * sigmoid(-x)),
-    "softplus": softplus,
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "elu'": lambda x: np.exp(np.minimum(x, 0)),
-    "algebraic": lambda x: x / np.sqrt(1 + x * x),
+class Known(NamedTuple):
+    """A function and where its panels have to end: its kinks, and 0."""
+
+    f: Real
+    ends: tuple[float, ...] = (0.0,)
+
+
+def beyond(x: Array) -> Array:
+    """The part of x outside [−1/2, 1/2]."""
+    return x - np.clip(x, Long(-0.5), Long(0.5))
+
+
+LAMBDA, ALPHA = 1.0507009873554805, 1.6732632423543772
+
+FUNCTIONS: dict[str, Known] = {
+    "tanh": Known(np.tanh),
+    "tanh'": Known(sech2),
+    "sigmoid": Known(sigmoid),
+    "silu": Known(lambda x: x * sigmoid(x)),
+    "silu'": Known(lambda x: sigmoid(x) * (1 + x * sigmoid(-x))),
+    "softplus": Known(softplus),
+    "elu": Known(lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0)))),
+    "elu'": Known(lambda x: np.exp(np.minimum(x, 0))),
+    "selu": Known(lambda x: LAMBDA * np.where(x > 0, x, ALPHA * np.expm1(np.minimum(x, 0)))),
+    "hard tanh": Known(lambda x: np.clip(x, -1, 1), (-1.0, 0.0, 1.0)),
+    "relu6": Known(lambda x: np.clip(x, 0, 6), (0.0, 6.0)),
+    "shrunk tanh": Known(lambda x: np.tanh(beyond(x)), (-0.5, 0.5)),
+    "late tanh": Known(lambda x: np.where(x > 1, np.tanh(x), 0), (0.0, 1.0)),
+    "algebraic": Known(lambda x: x / np.sqrt(1 + x * x)),
 }
 
 
@@ -79,37 +98,39 @@ def panels(centres: list[tuple[Array, Any]]) -> tuple[Array, Array]:
     return z, (width * w).reshape(count, -1) * np.exp(-z * z / 2) / np.sqrt(2 * Long(np.pi))
 
 
-def norm(f: Real, s: Array, m: Array) -> Array:
-    z, w = panels([(np.array([-m / s]), float(min(1, 1 / s) / 4))])
-    return np.sqrt((w * f(m + s * z) ** 2).sum())
+def norm(known: Known, s: Array, m: Array) -> Array:
+    z, w = panels([(np.array([(c - m) / s]), float(min(1, 1 / s) / 4)) for c in known.ends])
+    return np.sqrt((w * known.f(m + s * z) ** 2).sum())
 
 
-def reference(f: Real, k: tuple[float, float, float], means: tuple[float, float]) -> tuple[float, float]:
+def reference(known: Known, k: tuple[float, float, float], means: tuple[float, float]) -> tuple[float, float]:
     """E f(u)f(v) over √(E f² E g²), and that root; k = (k11, k22, k12) as the engine is given them.
 
     With |ρ| = 1 − 2d², c² + d² = 1, u = m₁ + s₁(cx + dy) and v = m₂ ± s₂(cx − dy) for independent x and y.
     """
+    f = known.f
     with mp.workdps(40):
         k11, k22, k12 = map(mp.mpf, k)
         half = (1 - abs(k12) / mp.sqrt(k11 * k22)) / 2
         half = mp.mpf(0) if half < 1e-15 else half  # the engine takes this for |ρ| = 1
         s1, s2, c, d = long([mp.sqrt(x) for x in (k11, k22, 1 - half, half)])
     (m1, m2), side = map(Long, means), Long(1 if k[2] >= 0 else -1)
-    scale = norm(f, s1, m1) * norm(f, s2, m2)
-    meet = np.clip((-m1 / s1 + side * m2 / s2) / (2 * d), -1e6, 1e6) if d else Long(0)
-    y, outer = panels([(np.array([meet]), float(min(1, 1 / (d * max(s1, s2) + 1e-300)) / 4))])
-    y, outer = (y[0], outer[0]) if d else (np.zeros(1, Long), np.ones(1, Long))
+    scale = norm(known, s1, m1) * norm(known, s2, m2)
+    one, two = [(Long(a) - m1) / s1 for a in known.ends], [side * (Long(a) - m2) / s2 for a in known.ends]
+    y, outer = np.zeros(1, Long), np.ones(1, Long)
+    if d:
+        meet = [np.clip((a - b) / (2 * d), -1e6, 1e6) for a in one for b in two]
+        y, outer = panels([(np.array([at]), float(min(1, 1 / (d * max(s1, s2) + 1e-300)) / 4)) for at in meet])
+        y, outer = y[0], outer[0]
     total = Long(0)
     for part in np.array_split(np.arange(len(y)), -(-len(y) // 128)):
         step = d * y[part]
-        centres = [
-            ((-m1 / s1 - step) / c, float(min(1, 1 / s1) / 4)),
-            ((-side * m2 / s2 + step) / c, float(min(1, 1 / s2) / 4)),
-        ]
+        centres = [((a - step) / c, float(min(1, 1 / s1) / 4)) for a in one]
+        centres += [((b + step) / c, float(min(1, 1 / s2) / 4)) for b in two]
         x, w = panels(centres)
         inner = f(m1 + s1 * (c * x + step[:, None])) * f(m2 + side * s2 * (c * x - step[:, None]))
         total += (outer[part] * (w * inner).sum(1)).sum()
-    return float(total / scale), float(scale)
+    return float(total / (scale or 1)), float(scale) or 1.0
 
 
 LEGENDRE = legendre()
@@ -137,7 +158,7 @@ def row(name: str, sigmas: tuple[float, float], gap: float, side: int, means: tu
 def check() -> None:
     for sigmas, gap, side in itertools.product(SIGMAS, GAPS, (1, -1)):
         k11, k22, k12 = sigmas[0] ** 2, sigmas[1] ** 2, side * (1 - gap) * sigmas[0] * sigmas[1]
-        value, scale = reference(lambda x: np.exp(-x * x), (k11, k22, k12), (0.0, 0.0))
+        value, scale = reference(Known(lambda x: np.exp(-x * x)), (k11, k22, k12), (0.0, 0.0))
         with mp.workdps(40):
             a, b, c = map(mp.mpf, (k11, k22, k12))
             want = 1 / mp.sqrt((1 + 2 * a) * (1 + 2 * b) - 4 * (c * c if gap else a * b))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import engine_functions as named
 import pytest
 import torch
 from torch import Tensor
@@ -19,14 +20,19 @@ from netsor.compilers.expectation.blocks.scratch import scratch
 
 CORNERS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("corners.json").read_text())
 FUNCTIONS: dict[str, Callable[[], ex.Fn]] = {
-    "tanh": ex.tanh,
-    "tanh'": lambda: ex.tanh().derivative,
-    "sigmoid": ex.sigmoid,
-    "silu": ex.silu,
-    "silu'": lambda: ex.silu().derivative,
-    "softplus": ex.softplus,
-    "elu": ex.elu,
-    "elu'": lambda: ex.elu().derivative,
+    "tanh": named.tanh,
+    "tanh'": lambda: named.tanh().derivative,
+    "sigmoid": named.sigmoid,
+    "silu": named.silu,
+    "silu'": lambda: named.silu().derivative,
+    "softplus": named.softplus,
+    "elu": named.elu,
+    "elu'": lambda: named.elu().derivative,
+    "selu": lambda: ex.function(lambda x: torch.nn.functional.selu(x), kinks=(0.0,)),
+    "hard tanh": lambda: ex.function(lambda x: x.clamp(-1, 1), kinks=(-1.0, 1.0)),
+    "relu6": lambda: ex.function(lambda x: x.clamp(0, 6), kinks=(0.0, 6.0)),
+    "shrunk tanh": lambda: ex.function(lambda x: torch.tanh(x - x.clamp(-0.5, 0.5)), kinks=(-0.5, 0.5)),
+    "late tanh": lambda: ex.function(lambda x: torch.where(x > 1, torch.tanh(x), 0.0), kinks=(1.0,)),
     "algebraic": lambda: ex.function(lambda x: x / (1 + x * x).sqrt(), name="algebraic"),
 }
 
@@ -66,7 +72,7 @@ def block(sigma: float, size: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("sigma", [0.01, 5.0, 300.0])
-@pytest.mark.parametrize("name", ["tanh", "tanh'", "silu", "elu'"])
+@pytest.mark.parametrize("name", ["tanh", "silu", "elu'", "shrunk tanh", "late tanh"])
 @pytest.mark.parametrize("mean", [None, -0.6])
 def test_blocks_agree_with_single_entries(name: str, sigma: float, mean: float | None) -> None:
     f = FUNCTIONS[name]()
@@ -112,8 +118,8 @@ def test_input_gradients(name: str, scale: float) -> None:
 
 def test_single_precision_keeps_the_rule() -> None:
     k11, k22, k12 = block(20.0, 30)
-    out = fast.E2(ex.tanh(), ex.tanh(), k11.float(), k22.float(), k12.float())
-    rounded = ex.E2(ex.tanh(), ex.tanh(), k11.float().double(), k22.float().double(), k12.float().double())
+    out = fast.E2(named.tanh(), named.tanh(), k11.float(), k22.float(), k12.float())
+    rounded = ex.E2(named.tanh(), named.tanh(), k11.float().double(), k22.float().double(), k12.float().double())
     assert out.dtype == torch.float32
     assert (out - rounded).abs().max() <= 1e-5
 
@@ -136,7 +142,7 @@ def test_kinks_of_many_inputs(order: int, sigma: float) -> None:
 
 
 def test_long_quadratures_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    f = ex.function(lambda x: torch.sin(x).clamp(min=0.5), kinks=(math.pi / 6, 5 * math.pi / 6), name="clipped")
+    f = ex.function(lambda x: torch.where(x > 0.3, torch.sin(x), 0.1), kinks=(0.3,), name="clipped")
     monkeypatch.setattr(engine, "LONG", 0.0)
     with pytest.warns(ex.SlowExpectationWarning, match="expectations of clipped and clipped take a quadrature each"):
         k11, k22, k12 = block(3.0, 14)

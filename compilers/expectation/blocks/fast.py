@@ -274,6 +274,8 @@ def _mostly_near(block: Block) -> bool:
 
 def _tabulated(f: Fn, g: Fn, block: Block) -> Tensor | None:
     """Entries from a table, those near |r| = 1 among them."""
+    if not (f.centred and g.centred):
+        return None
     k11, k22, k12 = block.k11, block.k22, block.k12
     found = tabulated(f, g, gauss(k11.double(), k22.double(), k12.double(), None, None), (k11, k22))
     if found is None:

@@ -82,7 +82,7 @@ def series(
 
 def _terms(f: Fn, g: Fn, k11: Tensor, k22: Tensor, largest: float, dtype: torch.dtype) -> tuple[int, int, float] | None:
     """The last k that is needed, the degree of the coefficients that have it, and the error; None without enough."""
-    for degree in DEGREES:
+    for degree in DEGREES if f.centred and g.centred else DEGREES[:1]:
         left, right = expansion(f, k11, degree), expansion(g, k22, degree)
         for k, (s, t) in enumerate(zip(left.tails, right.tails, strict=True)):
             bound = largest ** (k + 1) * s * t

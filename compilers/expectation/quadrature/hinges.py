@@ -20,8 +20,7 @@ from netsor.compilers.expectation.gauss import EPS, Gauss, cdf, quadrant, ratio
 from netsor.compilers.expectation.quadrature.linear import Hinge, Hinges, Piece, hinges
 
 ROUNDING = 4 * EPS  # of the parts, without their signs
-ACCEPT = 1e-9
-MANY, LOOSE = 500, 1e-8  # entries for which a larger bound is accepted; else a quadrature for each
+ACCEPT = 5e-10
 
 
 class Correlated(NamedTuple):
@@ -37,7 +36,7 @@ def expectation(f: Fn, g: Fn, on: Gauss) -> tuple[Tensor, float] | None:
         return None
     left, right = _seen(f.pieces, on.k11, on.m1), _seen(g.pieces, on.k22, on.m2)
     error = ROUNDING * _loss(left) * _loss(right)
-    if not error <= (LOOSE if on.det.numel() > MANY else ACCEPT):
+    if not error <= ACCEPT:
         return None
     return product(left, right, Correlated(on.k12, on.det.sqrt())), error
 

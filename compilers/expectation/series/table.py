@@ -144,7 +144,7 @@ def _middle(panel: Panel) -> float:
 def _basis(grid: Grid, family: Family) -> Basis:
     values, _ = _units(grid, _sample(family))
     _, size, v = torch.linalg.svd(values, full_matrices=False)
-    v = v[size > CUT * size[0]]
+    v = v[: max(1, int((size > CUT * size[0]).sum()))]
     return Basis(grid, v, (values @ v.T).abs().amax(0))
 
 

@@ -1,6 +1,20 @@
 """What each ATen operation is in a program."""
 
-from netsor.compilers.lift.rules import contract, convolution, elementwise, reduce, shapes
+from netsor.compilers.lift.rules import (
+    attention,
+    contract,
+    einsum,
+    elementwise,
+    normalisation,
+    randomness,
+    recurrent,
+    reduce,
+)
+from netsor.compilers.lift.rules.dimensions import joins, parts, shapes
+from netsor.compilers.lift.rules.positions import convolution, pools
 from netsor.compilers.lift.rules.table import RULES, near
 
-__all__ = ["RULES", "contract", "convolution", "elementwise", "near", "reduce", "shapes"]
+__all__ = [
+    "RULES", "attention", "contract", "convolution", "einsum", "elementwise", "joins", "near", "normalisation",
+    "parts", "pools", "randomness", "recurrent", "reduce", "shapes",
+]  # fmt: skip

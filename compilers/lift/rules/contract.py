@@ -9,21 +9,25 @@ import sympy as sp
 
 from netsor import ir
 from netsor.build.expressions import Expr, Matrix
-from netsor.build.program import dot
-from netsor.compilers.lift.lifter import Lifter, as_expr
+from netsor.compilers.lift.layout import marked
+from netsor.compilers.lift.lifter import Lifter
+from netsor.compilers.lift.rules.dimensions.parts import taken
+from netsor.compilers.lift.rules.dimensions.shapes import mixed
 from netsor.compilers.lift.rules.elementwise import combined, times
-from netsor.compilers.lift.rules.shapes import mixed
+from netsor.compilers.lift.rules.products import values_product
 from netsor.compilers.lift.rules.table import rule
 from netsor.compilers.lift.values import (
     Atom,
     Constant,
     Data,
     Dim,
+    Dims,
     Outputs,
     Parameter,
     Placed,
     Term,
     Value,
+    grouped,
     product,
     renamed,
 )
@@ -41,12 +45,22 @@ def placed(
         known = L.matrices[w.name] = _made(L, w, rows, cols, features, taps, lookup)
     width = L.wide(_one_wide(L, cols)) if isinstance(cols, tuple) else cols.rows
     turned = known.matrix if known.row_dim == rows else known.matrix.T
-    if turned.var.cols != width or (known.row_dim != rows and turned.var.dims):
+    theirs = known.cols if known.row_dim == rows else known.rows
+    if isinstance(cols, tuple) and theirs:
+        _same_parts(L, cols, theirs)
+    if turned.var.cols != width or (isinstance(cols, tuple) and [a.size for a in cols] != [a.size for a in theirs]):
         raise L.no_rule(
             f"the parameter {w.name} is applied to different things (another input, other axes)",
             "one parameter is one matrix: apply it to inputs of one kind, concatenated along a finite axis if need be",
         )
     return known, turned
+
+
+def _same_parts(L: Lifter, mine: Dim, theirs: Dim) -> None:
+    """A width that one use takes in parts is in parts for all."""
+    for one, other in ((mine, theirs), (theirs, mine)):
+        if len(one) == 1 and len(other) > 1:
+            raise L.split(one[0], [a.size for a in other])
 
 
 def shared_readout(L: Lifter, name: str) -> Exception:
@@ -82,10 +96,16 @@ def _made(
         count *= dim.size
     source = L.wide(_one_wide(L, cols)) if isinstance(cols, tuple) else cols
     W, power = L.arrays.matrix(w.name, L.label(w.name), width, source, features, axes, count, lookup, L.step.node)
+    seen = marked(columns, "cols") if columns else (Atom("cols", w.sizes[1 - rows]),)
+    dims = (marked(found, "rows"), seen) if rows == 0 else (seen, marked(found, "rows"))
+    extra: Dims = ((Atom("axis", (taps.size or 1,) * 2, taps),),) if taps is not None else ()
+    L.lay(W, w.name, (*dims, *extra))
     return Placed(W, power, rows, found, columns, taps)
 
 
-def applied_to(L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Axis | None = None) -> Value:
+def applied_to(
+    L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Axis | None = None, summed: bool = True
+) -> Value:  # fmt: skip
     """Σ over dimension `dim` of x (and the taps): the result has the rows in its place."""
     if isinstance(x, Data):
         return _to_data(L, w, x, dim, rows)
@@ -95,9 +115,10 @@ def applied_to(L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Ax
         raise mixed(L)
     _one_wide(L, v.dims[place])
     entry, M = placed(L, w, rows, v.dims[place], taps=taps)
-    table = {a.axis: b.axis for a, b in zip(v.dims[place], entry.cols, strict=True) if a.axis and b.axis}
+    inner, outer = (entry.cols, entry.rows) if entry.row_dim == rows else (entry.rows, entry.cols)
+    table = {a.axis: b.axis for a, b in zip(v.dims[place], inner, strict=True) if a.axis and b.axis}
     table |= {taps: entry.taps} if taps is not None and entry.taps is not None else {}
-    here = {a.axis for a in entry.rows if a.axis}
+    here = {a.axis for a in outer if a.axis}
     table |= {
         a.axis: L.program.fresh_axis(a.axis.name, a.size[0])
         for a in v.atoms
@@ -105,11 +126,10 @@ def applied_to(L: Lifter, w: Parameter, x: Any, dim: int, rows: int, taps: ir.Ax
     }
     v = renamed(v, table)
     expr = _product(L, M, v)
-    turned = entry.row_dim != rows
-    result = tuple(replace(a, rows=a.rows | {(w.name, rows)}) for a in (entry.cols if turned else entry.rows))
+    result = tuple(replace(a, rows=a.rows | {(w.name, rows)}) for a in outer)
     for axis in (a.axis for a in v.dims[place] if a.axis):
         expr = expr.sum(axis)
-    if taps is not None:
+    if taps is not None and summed:
         expr = expr.sum(entry.taps or taps)
     dims = tuple(result if i == place else d for i, d in enumerate(v.dims))
     return Value(dims, expr, v.power + entry.power)
@@ -131,7 +151,7 @@ def _to_data(L: Lifter, w: Parameter, x: Data, dim: int, rows: int) -> Value:
             f"{w.name} maps data to a finite dimension",
             "the first layer has the width; fixed maps are constants",
         )
-    data, dims = L.features(x, place)
+    data, dims = L.data.features(x, place, w.name, L.step.node)
     entry, M = placed(L, w, rows, data, x.sizes[place][0])
     new = tuple(entry.rows if i == place else d for i, d in enumerate(dims))
     return Value(new, M @ data, entry.power)
@@ -150,6 +170,7 @@ def read_out(L: Lifter, w: Parameter, x: Any, dim: int, rows: int) -> Outputs:
         axes = tuple(a.axis for a in v.dims[place] if a.axis)
         count = product([a for a in v.dims[place] if a.axis])[0]
         L.readouts[w.name] = L.arrays.readout(w.name, L.label(w.name), L.wide(wide), axes, count, L.step.node)
+        L.lay(L.readouts[w.name][0], w.name, (marked(v.dims[place], "rows"),), rows)
     readout, power = L.readouts[w.name]
     if not isinstance(v.expr, Expr):
         raise L.no_rule("the readout of a constant")
@@ -224,47 +245,29 @@ def _addmm(L: Lifter, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) 
     return with_bias(L, y, c)
 
 
-def values_product(L: Lifter, a: Value, b: Value) -> Value:
-    """a[…, i, j] b[…, j, k] of two activations; j is a width (scores) or an axis (a mix of vectors)."""
-    if len(a.dims) < 2 or len(b.dims) < 2:
-        raise L.no_rule("a product of activations with fewer than two dimensions")
-    empty: Dim = ()
-    x = Value((*a.dims[:-1], empty, a.dims[-1]), a.expr, a.power)  # … i 1 j
-    y = Value((*b.dims[:-2], empty, b.dims[-1], b.dims[-2]), b.expr, b.power)  # … 1 k j
-    return contracted(L, x, y)
-
-
-def contracted(L: Lifter, x: Value, y: Value) -> Value:
-    """Σ over the last dimension of the product of two values."""
-    x, y, dims = L.aligned(x, y)
-    last = dims[-1]
-    if any(a.kind == "sample" for a in last):
-        raise mixed(L)
-    wide = [a for a in last if a.kind == "wide"]
-    if len(wide) > 1:
-        raise L.no_rule("a sum over several widths")
-    left, right = as_expr(L.program, x), as_expr(L.program, y)
-    ratio, power = sp.Integer(1), x.power + y.power
-    if wide:
-        expr = dot(left, right)
-        ratio, power = sp.sympify(L.wide(wide[0]).ratio), power + 1
-    else:
-        expr = left * right
-    for axis in (a.axis for a in last if a.axis):
-        expr = expr.sum(axis)
-    return Value(dims[:-1], expr if ratio == 1 else expr * ratio, power)
-
-
 @rule("embedding")
 def _embedding(L: Lifter, w: Any, ids: Any, *_: Any, **__: Any) -> Value:
     """Rows of a table: one-hot data, without division by the number of rows."""
+    if isinstance(w, Parameter) and isinstance(ids, Constant):
+        return _positions(L, w, ids)
     if not isinstance(w, Parameter) or not isinstance(ids, Data):
         raise L.no_rule(
             "a table or indices that are computed from parameters", "tables are parameters, indices are data"
         )
-    data, dims = L.features(ids, -1, w.sizes[0][0])
+    data, dims = L.data.features(ids, -1, w.name, L.step.node, w.sizes[0][0])
     entry, M = placed(L, w, 1, data, w.sizes[0][0], lookup=True)
     return Value((*dims, entry.rows), M @ data, entry.power)
 
 
-__all__ = ["applied_to", "contract", "contracted", "placed", "values_product", "with_bias"]
+def _positions(L: Lifter, w: Parameter, ids: Constant) -> Value:
+    """Rows of a table at fixed positions: a family of vectors."""
+    v, flat = L.value(w), [int(i) for i in ids.values[0].flatten()]
+    found = taken(L, v, 0, flat)
+    sizes = [*ids.sizes, (1, 1)]
+    dims = grouped(found.dims[0], ids.sizes)
+    if isinstance(dims, Atom):
+        raise L.no_rule(f"a table read at positions of the shape {[s[0] for s in sizes]}", "positions in one dimension")
+    return replace(found, dims=(*dims, *found.dims[1:]))
+
+
+__all__ = ["applied_to", "contract", "placed", "read_out", "with_bias"]

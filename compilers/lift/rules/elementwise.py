@@ -8,11 +8,15 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import sympy as sp
+import torch
+
 from netsor import functions as fn
 from netsor.compilers.lift.export import Pair
 from netsor.compilers.lift.lifter import Lifter, as_expr
+from netsor.compilers.lift.rules.masks import is_infinite, kept, masked
 from netsor.compilers.lift.rules.table import RULES, rule
-from netsor.compilers.lift.values import Constant, Outputs, Value
+from netsor.compilers.lift.values import Constant, Data, Outputs, Value
 from netsor.functions import Function
 
 HOMOGENEOUS: dict[str, Function] = {"relu": fn.relu, "abs": fn.abs}
@@ -52,9 +56,52 @@ def _same(L: Lifter, x: Any, *_: Any, **__: Any) -> Any:
 
 @rule("gelu")
 def _gelu(L: Lifter, x: Any, approximate: str = "none") -> Value:
-    if approximate != "none":
-        raise L.no_rule(f"the approximation {approximate!r}", "approximate='none'")
-    return applied(L, x, fn.gelu)
+    if approximate == "none":
+        return applied(L, x, fn.gelu)
+    return applied(L, x, lambda y: y * (1 + fn.tanh((y + y**3 * sp.Rational("0.044715")) * sp.sqrt(2 / sp.pi))) / 2)
+
+
+@rule("mish")
+def _mish(L: Lifter, x: Any) -> Value:
+    return applied(L, x, lambda y: y * fn.tanh(fn.softplus(y)))
+
+
+@rule("hardsigmoid", "hardswish")
+def _hard(L: Lifter, x: Any) -> Value:
+    """relu6(x + 3)/6, and x times it."""
+
+    def f(y: Any) -> Any:
+        gate = (fn.relu(y + 3) - fn.relu(y - 3)) / 6
+        return gate * y if L.step.name == "hardswish" else gate
+
+    return applied(L, x, f)
+
+
+@rule("tanhshrink")
+def _tanhshrink(L: Lifter, x: Any) -> Value:
+    return applied(L, x, lambda y: y - fn.tanh(y))
+
+
+@rule("log_sigmoid")
+def _log_sigmoid_of(L: Lifter, x: Any) -> Value:
+    return applied(L, x, lambda y: -fn.softplus(-y))
+
+
+@rule("sqrt", "rsqrt", "reciprocal")
+def _root(L: Lifter, x: Any) -> Value:
+    """Of scalars of the limit, as in a normalisation written out."""
+    v = scalar(L, x)
+    root = as_expr(L.program, v) if L.step.name == "reciprocal" else as_expr(L.program, v).sqrt()
+    power = v.power if L.step.name == "reciprocal" else v.power / 2
+    return Value(v.dims, root, power) if L.step.name == "sqrt" else Value(v.dims, 1 / root, -power)
+
+
+def scalar(L: Lifter, x: Any) -> Value:
+    """A value without a width."""
+    v = L.value(x)
+    if v.only("wide"):
+        raise L.no_rule("a root or a quotient of vectors of the width", "of their mean or norm; or divide by numbers")
+    return v
 
 
 @rule("leaky_relu")
@@ -101,7 +148,7 @@ def _clamp(L: Lifter, x: Any, low: Any = None, high: Any = None) -> Value:
     return applied(L, x, f)
 
 
-@rule("log_sigmoid_forward", "log_sigmoid")
+@rule("log_sigmoid_forward")
 def _log_sigmoid(L: Lifter, x: Any) -> Value:
     return applied(L, x, lambda y: -fn.softplus(-y))
 
@@ -138,7 +185,7 @@ def scaled(L: Lifter, x: Any, c: Any, k: Fraction) -> Any:
     if isinstance(x, Outputs):
         return Outputs(x.dims, tuple(dataclasses.replace(t, coef=t.coef * c, power=t.power + k) for t in x.terms))
     v = L.value(x)
-    return Value(v.dims, v.expr * c, v.power + k)
+    return dataclasses.replace(v, expr=v.expr * c, power=v.power + k)
 
 
 def times(L: Lifter, x: Any, number: Any) -> Any:
@@ -165,14 +212,22 @@ def _mul(L: Lifter, a: Any, b: Any) -> Any:
 def _div(L: Lifter, a: Any, b: Any, rounding_mode: Any = None) -> Any:
     if rounding_mode is not None:
         raise L.no_rule("a rounded quotient")
+    if isinstance(b, Data):
+        return _mul(L, a, Data(b.step, "reciprocal"))
+    if isinstance(b, Constant) and not is_number(b):
+        return _mul(L, a, Constant(b.sizes, tuple(1 / torch.as_tensor(v).double() for v in b.values)))  # type: ignore[arg-type]
     if not is_number(b):
-        raise L.no_rule("a quotient by a tensor", "divide by numbers; normalise with layer_norm")
+        d = scalar(L, b)
+        return _mul(L, a, Value(d.dims, 1 / as_expr(L.program, d), -d.power))
     c, k = L.number(b)
     return scaled(L, a, 1 / c, -k)
 
 
 @rule("add")
 def _add(L: Lifter, a: Any, b: Any, *, alpha: Any = 1) -> Any:
+    for mask, scores in ((b, a), (a, b)):
+        if is_infinite(mask) and isinstance(scores, Value) and alpha == 1:
+            return masked(L, scores, kept(L, mask, True))
     return combined(L, a, b if alpha == 1 else times(L, b, alpha), operator.add)
 
 

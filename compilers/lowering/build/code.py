@@ -32,6 +32,7 @@ class Code:
         self.stem: str = "" if outer is None else outer.stem
         self._noted: tuple[str, Users] | None = None
         self._known: dict[Hashable, tuple[Name, Users]] = {}
+        self._last: Hashable = None  # what the last statement is known by, where it is shared
 
     def inner(self) -> Code:
         """The body of a recurrence."""
@@ -50,13 +51,17 @@ class Code:
         self, kind: Any, layout: Layout | None, *fields: Any, stem: str | None = None, of: Kind = "temporary"
     ) -> Name:
         """The name of a statement with these fields, the one that is known where it may be shared."""
-        key = (kind, fields, None if layout is None else (layout.leads, len(layout.axes)))
-        known = self._find(key) if self._is_shared(kind, layout, fields) else None
-        if known is not None:
-            return known
+        self._last = None
+        if self._is_shared(kind, layout, fields):
+            key = kind, fields, None if layout is None else (layout.leads, len(layout.axes))
+            known = self._find(key)
+            if known is not None:
+                return known
+            self._last = key
         out = Name(self.stem if stem is None else stem, layout, of)
         self.add(kind(out, *fields))
-        self._known[key] = out, self.users
+        if self._last is not None:
+            self._known[self._last] = out, self.users
         return out
 
     def measure(self, kind: type[Size | Strided], *fields: Any, stem: str) -> Name:
@@ -73,7 +78,8 @@ class Code:
         if last is not None and isinstance(value, Name) and value.kind == "temporary" and last.made() == (value,):
             out = Name(stem, value.layout, kind)
             self.lines[-1] = self.users, dataclasses.replace(cast(Any, last), out=out)
-            self._known = {key: (out, u) if name is value else (name, u) for key, (name, u) in self._known.items()}
+            if self._last is not None:
+                self._known[self._last] = out, self.users
             return out
         return self.make(Same, layout, value, stem=stem, of=kind)
 

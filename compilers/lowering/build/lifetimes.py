@@ -19,9 +19,10 @@ def freed(lines: list[Line], kept: Collection[Name] = ()) -> list[Line]:
 
     A statement takes over the memory that it writes into, and a view that of a temporary that nothing else reads.
     """
-    last = _last_uses(lines)
+    read = [reads(s) for _, s in lines]
+    last = _last_uses(lines, read)
     users = {x: who for who, s in lines for x in s.made()}
-    taken = _taken_over(lines)
+    taken = _taken_over(lines, read)
     ending: dict[int, list[Name]] = {}
     for x, i in last.items():
         if x not in taken and x not in kept and x.layout is not None:
@@ -51,13 +52,13 @@ def _free(names: Iterable[Name], now: Users, users: dict[Name, Users]) -> list[L
     return [(who, Free(tuple(groups[who]))) for who in sorted(groups, key=lambda w: w != now)]
 
 
-def _last_uses(lines: list[Line]) -> dict[Name, int]:
+def _last_uses(lines: list[Line], read: list[list[Name]]) -> dict[Name, int]:
     """The last statement that reads a name or a view of it, by place; of what nothing reads the one that makes it."""
     last: dict[Name, int] = {}
     views: list[tuple[Name, Name]] = []
     for i, (_, s) in enumerate(lines):
         last.update(dict.fromkeys(s.made(), i))
-        last.update({x: i for x in reads(s) if x in last})
+        last.update({x: i for x in read[i] if x in last})
         base = view_of(s)
         if base in last and base is not None:
             views.append((s.made()[0], base))
@@ -66,8 +67,8 @@ def _last_uses(lines: list[Line]) -> dict[Name, int]:
     return last
 
 
-def _taken_over(lines: list[Line]) -> set[Name]:
-    readers = Counter(x for _, s in lines for x in set(reads(s)))
+def _taken_over(lines: list[Line], read: list[list[Name]]) -> set[Name]:
+    readers = Counter(x for names in read for x in set(names))
     written = {x for _, s in lines if (x := into(s)) is not None}
     viewed = {x for _, s in lines if (x := view_of(s)) is not None}
     return written | {x for x in viewed if x.kind == "temporary" and readers[x] == 1}

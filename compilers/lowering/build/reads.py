@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+import sympy as sp
+
 from netsor import ir
 from netsor.compilers.derive.entries.values import (
     Access,
@@ -42,6 +44,9 @@ def given(scope: Scope, v: Given | Constant, order: Sequence[Sym]) -> Operand:
         sizes = [Sym(0, d.size, v.copy if not isinstance(d.size, int) else 0, d.axis.name) for d in v.var.dims]
         array = scope.array(v.var, v.copy, sizes)
         base, layout, copy = cast(Operand, array), array.layout, v.copy
+    elif isinstance(v.array, sp.Symbol):
+        base = scope.code.make(do.Parameter, Layout(0, (), NOTHING), v.name, stem=v.name)
+        return align(scope, base, Layout(0, (), NOTHING), [], kept)
     elif v.array == "position":
         at = index(scope, v.idx[0], kept)
         return scope.code.make(do.Number, scope.broadcast(at) or Layout(0, (), NOTHING), at)

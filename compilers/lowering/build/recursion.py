@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from netsor import ir
 from netsor.compilers.derive.entries.values import Access, Entry, Expect2, Given, Gram, Value, walk
@@ -20,10 +21,14 @@ from netsor.compilers.lowering.plan.operands import Layout, Name
 from netsor.compilers.lowering.schedule import Block, closure, in_order, reads_itself, scheduled
 from netsor.text.printer import Listing
 
+_PLANS: WeakKeyDictionary[Recursion, do.Plan] = WeakKeyDictionary()
+
 
 def plan(recursion: Recursion) -> do.Plan:
-    """The plan of a recursion."""
-    return _Builder(recursion).plan()
+    """The plan of a recursion, made once."""
+    if recursion not in _PLANS:
+        _PLANS[recursion] = _Builder(recursion).plan()
+    return _PLANS[recursion]
 
 
 class _Builder:
@@ -148,4 +153,6 @@ def _notes(recursion: Recursion) -> dict[Entry, str]:
     """The listing's line of each entry, where it computes one."""
     listing, inputs = Listing(recursion.program), (ir.InputMatrix, ir.InputVector, ir.InputScalar, ir.Data)
     lines: dict[str, Any] = {x.out.name: x for x in recursion.program.lines if not isinstance(x, inputs)}
-    return {e: listing.line(lines[e.of[-1]]) for e in recursion.used if e.of and e.of[-1] in lines}
+    wanted = {e: e.of[-1] for e in recursion.used if e.of and e.of[-1] in lines}
+    texts = {name: listing.line(lines[name]) for name in dict.fromkeys(wanted.values())}
+    return {e: texts[name] for e, name in wanted.items()}

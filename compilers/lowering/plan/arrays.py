@@ -27,6 +27,13 @@ class Numbers(Making):
 
 
 @dataclass(frozen=True)
+class Parameter(Making):
+    """The value of a parameter of variances and multipliers, one number."""
+
+    parameter: str
+
+
+@dataclass(frozen=True)
 class Number(Making):
     """An index as a number, or as an array of numbers."""
 
@@ -101,4 +108,4 @@ class Windows(Making):
     wrap: bool
 
 
-Reading = Gram | Numbers | Number | Full | Same | Permute | Slice | Fit | Take | At | Reduce | Windows
+Reading = Gram | Numbers | Parameter | Number | Full | Same | Permute | Slice | Fit | Take | At | Reduce | Windows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from netsor.compilers.lowering.plan.arrays import Reading
@@ -145,3 +146,12 @@ class Pairs:
 class Plan:
     each: Each
     pairs: Pairs
+
+
+def unguarded(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """The statements of a function in order, those under conditions among them."""
+    for s in statements:
+        if isinstance(s, Guard):
+            yield from s.body
+        else:
+            yield s

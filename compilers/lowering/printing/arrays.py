@@ -21,6 +21,8 @@ def reading(names: Names, s: plan.Reading) -> Text:  # noqa: C901
             return call("rt.gram", _einsum(names, s), one(s.x), one(s.y))
         case plan.Numbers():
             return call(f"{names.data}.constant", names.functions.table(s.array, "ARRAY"))
+        case plan.Parameter():
+            return call(f"{names.data}.parameter", repr(s.parameter))
         case plan.Number():
             return call("rt.position", names.data, one(s.of))
         case plan.Full():

@@ -34,8 +34,9 @@ def _statement(names: Names, s: plan.Statement, indent: str) -> Iterable[str]:  
         ):  # fmt: skip
             return _assigned(names, indent, s.out, position(names, s))
         case (
-            arrays.Gram() | arrays.Numbers() | arrays.Number() | arrays.Full() | arrays.Same() | arrays.Permute()
-            | arrays.Slice() | arrays.Fit() | arrays.Take() | arrays.At() | arrays.Reduce() | arrays.Windows()
+            arrays.Gram() | arrays.Numbers() | arrays.Parameter() | arrays.Number() | arrays.Full() | arrays.Same()
+            | arrays.Permute() | arrays.Slice() | arrays.Fit() | arrays.Take() | arrays.At() | arrays.Reduce()
+            | arrays.Windows()
         ):  # fmt: skip
             return _assigned(names, indent, s.out, reading(names, s))
         case (

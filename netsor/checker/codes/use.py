@@ -145,6 +145,15 @@ ARRAYS = (
         "predictor.max_learning_rate",
     ),
     Code(
+        "NT622",
+        "conjugate gradients that do not converge",
+        "The residual is above the tolerance after the most iterations: the kernel is too ill-conditioned for its"
+        " preconditioner.",
+        "ns.predict(kernel, x, y, diag_reg=1e-15, solver='cg')",
+        "the predictions page",
+        "more landmarks, a larger diag_reg, or a larger tol",
+    ),
+    Code(
         "NT630",
         "an argument of training",
         "Steps, rates, batches, the loss, targets or names of arrays do not fit the program or its samples.",
@@ -175,6 +184,14 @@ ARRAYS = (
         "ns.limit(ns.train(p, x, y, steps=50, lr=1e3)).scalar('f[50]')",
         "the training page",
         "take a smaller learning rate",
+    ),
+    Code(
+        "NT634",
+        "samples of different sizes are not trained on together",
+        "Sequences, images or graphs of several sizes were given; the samples of a training are one array.",
+        "ns.train(programs.rnn(), [x3, x5], y, steps=3, lr=0.1)",
+        "the training page",
+        "pad them to one size, with a mask as a second input where the program is to know it",
     ),
     Code(
         "NT640",

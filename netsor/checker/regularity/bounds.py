@@ -12,6 +12,8 @@ from functools import cache, lru_cache
 
 import sympy as sp
 
+from netsor import functions
+from netsor.checker.regularity import intervals
 from netsor.checker.regularity.intervals import INF, UNKNOWN, Bound, exponential, fixed_power, logarithm, product
 from netsor.functions import Function, Head, argument_symbols
 from netsor.measure import MOST_NODES, written_size
@@ -35,7 +37,7 @@ def _bound(e: sp.Expr, ranges: Ranges) -> Bound:
     if e.is_number and not e.free_symbols and not e.atoms(Head):
         return _number(e)
     if isinstance(e, sp.Add):
-        return _sum([_bound(a, ranges) for a in e.args])
+        return intervals.added([_bound(a, ranges) for a in e.args])
     if isinstance(e, sp.Mul):
         return _product(e, ranges)
     if isinstance(e, sp.Pow):
@@ -50,13 +52,6 @@ def _number(e: sp.Expr) -> Bound:
     return Bound(value, value)
 
 
-def _sum(parts: Sequence[Bound]) -> Bound:
-    return Bound(
-        sum(p.low for p in parts), sum(p.high for p in parts), max(p.level for p in parts),
-        any(p.singular for p in parts), all(p.defined for p in parts),
-    )  # fmt: skip
-
-
 # ---------------------------------------------------------------- products, with cancelling singularities
 
 
@@ -65,7 +60,7 @@ def _base(e: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
     base, exponent = (e.base, e.exp) if isinstance(e, sp.Pow) else (e, sp.Integer(1))
     if isinstance(base, sp.Pow) and base.exp.is_number:
         base, exponent = base.base, base.exp * exponent
-    if isinstance(base, sp.Abs) or (isinstance(base, Head) and base.spec.known == "abs"):
+    if isinstance(base, sp.Abs) or (isinstance(base, Head) and base.spec is functions.abs):
         base = base.args[0]
     return base, exponent
 
@@ -80,17 +75,11 @@ def _log_base(e: sp.Expr) -> sp.Expr | None:
     return None if found is None else found[0]
 
 
-def _outside(value: sp.Rational, low: bool) -> float:
-    """The value as a float, rounded away from the half-line that it ends."""
-    end = float(value)
-    return end if sp.Rational(end) == value else math.nextafter(end, -INF if low else INF)
-
-
 def _half_line(e: sp.Mul, ranges: Ranges) -> Bound | None:
     """The bound of a product with a factor step(a s + b) or relu(a s + b): elsewhere than where a s + b > 0 it is 0."""
     for factor in e.args:
-        kind = factor.spec.name if isinstance(factor, Head) else type(factor).__name__
-        if kind not in ("step", "relu", "Heaviside"):
+        gate = isinstance(factor, Head) and factor.spec in (functions.step, functions.relu)
+        if not (gate or isinstance(factor, sp.Heaviside)):
             continue
         inner = factor.args[0]
         if len(inner.free_symbols) != 1:
@@ -100,7 +89,7 @@ def _half_line(e: sp.Mul, ranges: Ranges) -> Bound | None:
         known = ranges.get(s, Bound())
         if not (slope.is_Rational and offset.is_Rational and slope * s + offset == inner):
             continue
-        end = _outside(-offset / slope, slope > 0)
+        end = intervals.outside(-offset / slope, slope > 0)
         inside = Bound(max(known.low, end), known.high) if slope > 0 else Bound(known.low, min(known.high, end))
         if inside.low >= inside.high or (inside.low, inside.high) == (known.low, known.high):
             continue
@@ -208,23 +197,21 @@ def _power(e: sp.Pow, ranges: Ranges) -> Bound:
     return Bound(0.0, INF, base.level, singular, base.defined)
 
 
-_BOUNDED: dict[str, Range] = {
+_BOUNDED: dict[str, Range] = {  # sympy's own functions
     "sin": (-1, 1), "cos": (-1, 1), "tanh": (-1, 1), "erf": (-1, 1), "erfc": (0, 2), "atan": (-2, 2), "sign": (-1, 1),
-    "step": (0, 1), "Heaviside": (0, 1), "sigmoid": (0, 1), "gaussian": (0, 1), "acot": (-2, 2),
+    "Heaviside": (0, 1), "acot": (-2, 2),
 }  # fmt: skip
-_BELOW: dict[str, float] = {"softplus": 0.0, "gelu": -0.2, "silu": -0.3}
 
 
 def _function(e: sp.Expr, ranges: Ranges) -> Bound:
-    name = e.spec.known if isinstance(e, Head) else type(e).__name__
     args = [_bound(a, ranges) for a in e.args if isinstance(a, sp.Expr)]
+    if isinstance(e, Head):
+        return _head(e.spec, args)
+    name = type(e).__name__
     if name in _BOUNDED:
         low, high = _BOUNDED[name]
         return Bound(low, high, 0, False, args[0].defined)
-    special = _special(name, e, args, ranges)
-    if special is not None:
-        return special
-    return _of_head(e.spec, args) if isinstance(e, Head) else UNKNOWN
+    return _special(name, e, args, ranges) or UNKNOWN
 
 
 def _special(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Bound | None:
@@ -234,11 +221,8 @@ def _special(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Bo
             return exponential(a)
         case "log":
             return logarithm(a)
-        case "Abs" | "abs":
-            top = max(-a.low, a.high)
-            return Bound(a.gap, top, a.level, a.singular, a.defined)
-        case "relu":
-            return Bound(max(a.low, 0.0), max(a.high, 0.0), a.level, a.singular, a.defined)
+        case "Abs":
+            return intervals.absolute(a)
         case "floor" | "ceiling":
             return Bound(a.low - 1, a.high + 1, a.level, a.singular, a.defined)
         case _:
@@ -253,22 +237,39 @@ def _rarer(name: str, e: sp.Expr, args: Sequence[Bound], ranges: Ranges) -> Boun
                 top = math.cosh(min(max(-a.low, a.high), 700))
                 return Bound(-top, top, 0, False, a.defined)
             return Bound(1.0 if name == "cosh" else -INF, INF, a.level + 1, a.singular, a.defined)
-        case "asinh" | "softplus" | "gelu" | "silu":
-            return Bound(_BELOW.get(name, -INF), INF, a.level, a.singular, a.defined)
+        case "asinh":
+            return Bound(-INF, INF, a.level, a.singular, a.defined)
         case "Max" | "Min":
             pick = max if name == "Max" else min
-            both = _sum(args)
+            both = intervals.added(args)
             low, high = pick(p.low for p in args), pick(p.high for p in args)
             return Bound(low, high, both.level, both.singular, both.defined)
         case "tan":
             return _bound(sp.sin(e.args[0]) / sp.cos(e.args[0], evaluate=False), ranges)
         case "Piecewise":
             pieces = [_bound(v, ranges) for v, _ in e.args]
-            both = _sum(pieces)
+            both = intervals.added(pieces)
             low, high = min(p.low for p in pieces), max(p.high for p in pieces)
             return Bound(low, high, both.level, both.singular, both.defined)
         case _:
             return None
+
+
+def _head(spec: Function, args: Sequence[Bound]) -> Bound:
+    """A built-in function by its range, sharper where it keeps intervals; any other by its definition."""
+    low, high = spec.range
+    if spec is functions.abs:
+        return intervals.absolute(args[0])
+    if spec is functions.relu:
+        a = args[0]
+        return Bound(max(a.low, 0.0), max(a.high, 0.0), a.level, a.singular, a.defined)
+    if math.isfinite(low) and math.isfinite(high):
+        return Bound(low, high, 0, False, args[0].defined)
+    if math.isfinite(low) and spec.growth == "polynomial":
+        a = args[0]
+        inside = _of_definition(spec, tuple(args)) if a.bounded else Bound()
+        return Bound(max(low, inside.low), inside.high, a.level, a.singular, a.defined)
+    return _of_head(spec, args)
 
 
 _FACTS: dict[str, int] = {"bounded": 0, "polynomial": 0, "exponential": 1, "super-gaussian": 1}

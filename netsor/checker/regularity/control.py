@@ -21,7 +21,7 @@ from netsor.checker.regularity.continuity import continuous
 from netsor.checker.regularity.extremes import Curve, at_infinity, at_points, special_points
 from netsor.checker.regularity.growth import SEARCH, Growth, RangesKey, derivative, growth
 from netsor.checker.regularity.intervals import Bound
-from netsor.functions import Head
+from netsor.functions import Head, sign, step
 from netsor.measure import MOST_NODES, derivative_size, written_size
 from netsor.run.work import GIVEN_UP, Work
 
@@ -127,7 +127,7 @@ def _signs_pulled_out(e: sp.Expr, table: Mapping[sp.Symbol, Bound]) -> sp.Expr:
     """step(c·a) = step(a) for c > 0; the same for sign."""
 
     def sided(a: Any) -> bool:
-        return isinstance(a, sp.Heaviside | sp.sign) or (isinstance(a, Head) and a.spec.known in ("step", "sign"))
+        return isinstance(a, sp.Heaviside | sp.sign) or (isinstance(a, Head) and a.spec in (step, sign))
 
     def pulled(a: Any) -> Any:
         inner = a.args[0]

@@ -1,8 +1,9 @@
-"""Interval arithmetic of bounds: products, fixed powers, exp and log."""
+"""Interval arithmetic of bounds: sums, products, fixed powers, absolute values, exp and log."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sympy as sp
@@ -106,3 +107,22 @@ def logarithm(a: Bound) -> Bound:
     low = math.log(a.low) if a.low > 0 else -INF
     high = math.log(a.high) if 0 < a.high < INF else INF
     return Bound(low, high, max(a.level - 1, 0), a.singular or a.low == 0, a.defined)
+
+
+def added(parts: Sequence[Bound]) -> Bound:
+    """The bound of a sum."""
+    return Bound(
+        sum(p.low for p in parts), sum(p.high for p in parts), max(p.level for p in parts),
+        any(p.singular for p in parts), all(p.defined for p in parts),
+    )  # fmt: skip
+
+
+def absolute(a: Bound) -> Bound:
+    """The bound of |e|."""
+    return Bound(a.gap, max(-a.low, a.high), a.level, a.singular, a.defined)
+
+
+def outside(value: sp.Rational, low: bool) -> float:
+    """The value as a float, rounded away from the half-line that it ends."""
+    end = float(value)
+    return end if sp.Rational(end) == value else math.nextafter(end, -INF if low else INF)

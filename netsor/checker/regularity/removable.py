@@ -12,7 +12,6 @@ from netsor.checker.regularity.bounds import bound
 from netsor.functions import Head
 from netsor.measure import MOST_TERMS, tree_size
 
-_ANALYTIC = frozenset({"tanh", "erf", "sigmoid", "gelu", "silu", "softplus", "gaussian"})
 _ENTIRE = (sp.sin, sp.cos, sp.exp, sp.sinh, sp.cosh, sp.tanh, sp.erf)
 _LARGEST = 200  # nodes
 _MOST_DEGREE = 20
@@ -51,5 +50,5 @@ def _analytic(e: sp.Expr) -> bool:
         return isinstance(e, sp.Symbol) or bool(e.is_real)
     if isinstance(e, sp.Pow) and not isinstance(e, sp.exp):
         return (e.is_number and bool(e.is_real)) or (e.exp.is_Integer and bool(e.exp > 0) and _analytic(e.base))
-    ours = isinstance(e, Head) and not e.spec.user and e.spec.name in _ANALYTIC
+    ours = isinstance(e, Head) and e.spec.analytic
     return (ours or isinstance(e, (sp.Add, sp.Mul, *_ENTIRE))) and all(map(_analytic, e.args))

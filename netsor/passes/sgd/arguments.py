@@ -81,7 +81,10 @@ def target_array(targets: Any, count: int, outputs: int, loss: Any) -> Array:
         raw = np.eye(outputs)[raw]
     expected = (count,) if outputs == 1 else (count, outputs)
     if raw.shape != expected:
-        raise InputError(f"the targets have shape {list(raw.shape)}, expected {list(expected)}", code="NT602")
+        raise InputError(
+            f"the targets have shape {list(raw.shape)}, expected {list(expected)}", code="NT602",
+            hint="y[:, 0] is the column of a table" if raw.shape == (*expected, 1) else None,
+        )  # fmt: skip
     return array("targets", raw, len(expected))
 
 
@@ -109,6 +112,14 @@ def _batch(batch: Iterable[Any], count: int) -> tuple[int, ...]:
     if outside:
         raise bad(f"a batch has the sample {outside[0]}; the training samples are 0 to {count - 1}")
     return found
+
+
+def kernel_steps(kernels: Any, steps: int) -> frozenset[int]:
+    """The steps whose kernels are asked for."""
+    raw = np.asarray(list(kernels) if isinstance(kernels, Iterable) else [None])
+    if raw.size and (raw.ndim != 1 or raw.dtype.kind not in "iu" or not 0 <= raw.min() <= raw.max() <= steps):
+        raise bad(f"kernels are numbers of steps from 0 to {steps}, got {kernels!r}")
+    return frozenset(int(t) for t in raw)
 
 
 # ---------------------------------------------------------------- the optimiser

@@ -12,6 +12,7 @@ from netsor.build.constants import free_name
 from netsor.build.expressions import Expr
 from netsor.build.program import Program, moment
 from netsor.facts import ancestors, matrices, trained
+from netsor.functions import exact
 from netsor.passes.backward import forward_part, sweep
 from netsor.passes.sgd.batch import Batched, dependents
 
@@ -28,13 +29,27 @@ class Base:
         self.chi = q.new_var(free_name(q, "chi"), "C", None, None, self.f.dims)
         forward = q.lines
         q.add(ir.InputScalar(self.chi, 0))
-        width = cast(ir.Width, p.outputs[0].readout.rows)
-        sweep(q, (), {self.f: cast(Expr, q.handle(self.chi))}, width)
+        self.width = cast(ir.Width, p.outputs[0].readout.rows)
+        sweep(q, (), {self.f: cast(Expr, q.handle(self.chi))}, self.width)
         self.gradients = {g.of: g.is_ for g in q.gradients}
         self.trained = trained(forward)
         self.roots = {v: (line.out, flipped) for v, (line, flipped) in matrices(q.lines).items()}
         self.forward, self.backward = self._live(forward), self._live(q.lines[len(forward) + 1 :])
         self.moving = self._moving()
+        read = {o.vector: o.readout.axes for o in p.outputs}
+        axes = self.batched.axes
+        self.features = [(self.batched.vars[x], tuple(axes.get(a, a) for a in own)) for x, own in read.items()]
+        self.seeded = dependents(q.lines, {self.chi})
+        sums = [x for x in self.backward if isinstance(x, ir.Reduce) and x.axis == self.sample]
+        self.summed = {x.out: x.of for x in sums if x.out in self.seeded}
+
+    def uses(self, line: ir.InputMatrix) -> list[ir.MatMul]:
+        """The forward lines that apply a matrix or its transpose."""
+        return [x for x in self.forward if isinstance(x, ir.MatMul) and self.roots[x.matrix][0] is line.out]
+
+    def square(self, line: ir.InputMatrix | ir.InputVector) -> sp.Expr:
+        """multiplier², over the fan-in for the columns of an embedding matrix."""
+        return self.batched.squares.get(line.out, exact(line.multiplier) ** 2)
 
     def _output(self, outputs: Sequence[ir.Output]) -> ir.Var:
         """f = Σ scale · moment(v x)/√positions; several outputs are a family over `classes`."""

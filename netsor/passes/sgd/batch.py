@@ -19,11 +19,11 @@ import sympy as sp
 from netsor import ir
 from netsor.build.program import Program
 from netsor.build.quantity import nested
-from netsor.errors import InputError
+from netsor.errors import InputError, UnsupportedError
 from netsor.facts import closure, fan_in, inputs_of
 from netsor.functions import exact
+from netsor.indexing import size_at
 from netsor.passes.sgd.relabel import relabelled
-from netsor.positions import size_at
 
 Array = np.ndarray[Any, Any]
 
@@ -166,19 +166,33 @@ def given(p: Program, x: Any) -> dict[ir.Var, Array]:
 
 def array(name: str, value: Any, ndim: int) -> Array:
     """A finite array of floats of this rank."""
+    if ragged(value):
+        raise UnsupportedError(
+            f"the samples of {name} have different sizes; training takes samples of one size", code="NT634",
+            hint="pad them to one size, with a mask as a second input where the program is to know it",
+        )  # fmt: skip
     try:
+        if np.iscomplexobj(value):
+            raise ValueError("its numbers are complex")
         found: Array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{name} is not one array of numbers: {error}", code="NT601",
-            hint="samples of different sizes are not trained on together: pad and mask them",
-        ) from None  # fmt: skip
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} is not an array of numbers: {error}", code="NT601") from None
     if found.ndim != ndim:
         raise InputError(f"{name} has shape {list(found.shape)} where {ndim} dimensions are expected", code="NT601")
     if not np.isfinite(found).all():
         sample = int(np.argwhere(~np.isfinite(found))[0][0])
         raise InputError(f"sample {sample} of {name} is not finite", code="NT603")
     return found
+
+
+def ragged(value: Any) -> bool:
+    """Is it a list of arrays of different shapes?"""
+    if not isinstance(value, list | tuple):
+        return False
+    try:
+        return len({np.shape(v) for v in value}) > 1
+    except ValueError:  # a sample that is no array itself
+        return False
 
 
 def axis_sizes(p: Program, arrays: Mapping[ir.Var, Array]) -> dict[str, int]:

@@ -1,24 +1,19 @@
-"""The definition that a user gives of a function, and what to write instead of a function of another library."""
+"""What a user gives for a function: its name or its definition, and what to write instead of another library's."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import sympy as sp
 
 from netsor.build.quantity import quantity
 from netsor.errors import InputError, user_location
+from netsor.functions.head import Function
+from netsor.functions.table import ALIASES, builtin, builtin_names
 
-_SAME = {
-    "swish": "silu", "logistic": "sigmoid", "linear": "identity", "heaviside": "step", "arctan": "atan",
-    "absolute": "abs", "fabs": "abs", "leakyrelu": "leaky_relu",
-}  # fmt: skip
-_KNOWN = {
-    "tanh", "sigmoid", "relu", "erf", "gelu", "silu", "softplus", "elu", "sin", "cos", "exp", "abs", "sign", "square",
-    "identity", "leaky_relu", "step",
-}  # fmt: skip
 _PLAIN = {"approximate": "none", "alpha": 1.0, "beta": 1.0}  # torch's modules whose parameters make another function
 _HINT = "ns.function(name, lambda x: …) is of ns and sympy functions, ns.numeric(name, f) of torch tensors"
 
@@ -38,8 +33,25 @@ def proposed(value: Any) -> str | None:
         return None
     name = value if isinstance(value, str) else getattr(value, "__name__", None) or type(value).__name__
     plain = str(name).lower()
-    plain = _SAME.get(plain.replace("_", ""), plain)
-    return plain if plain in _KNOWN else None
+    plain = ALIASES.get(plain.replace("_", ""), plain)
+    with suppress(KeyError):
+        builtin(plain)
+        return plain
+    return None
+
+
+def as_function(phi: Any) -> Function:
+    """A Function from its name; InputError says what to write instead of another name or a function of torch."""
+    if isinstance(phi, Function):
+        return phi
+    if isinstance(phi, str):
+        with suppress(KeyError):
+            return builtin(phi)
+        raise refused(f"no function is called {phi!r}", phi, f"the names are {', '.join(builtin_names())}")
+    raise refused(
+        f"a nonlinearity is a name or an ns.Function, got {phi!r}", phi,
+        "ns.function(name, lambda x: …) makes one of an expression, ns.numeric(name, f) of a torch function",
+    )  # fmt: skip
 
 
 def arity_of(name: str, definition: Any) -> int:
@@ -73,4 +85,4 @@ def _is_number(value: Any) -> bool:
     return not isinstance(value, str) and getattr(value, "shape", ()) == () and hasattr(value, "__float__")
 
 
-__all__ = ["arity_of", "defined", "proposed", "refused"]
+__all__ = ["arity_of", "as_function", "defined", "proposed", "refused"]

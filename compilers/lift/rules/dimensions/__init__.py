@@ -1,0 +1,1 @@
+"""Dimensions moved, read in parts and joined."""

@@ -1,0 +1,1 @@
+"""Windows over positions: convolutions and pools."""

@@ -1,0 +1,98 @@
+"""Questions about a limit, answered from samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor import ir
+from netsor.compilers.budget.progress import Progress
+from netsor.compilers.finite import kernels as finite
+from netsor.compilers.finite.inputs import Group
+from netsor.compilers.limit.answers import Answer, Question
+from netsor.compilers.sampler.estimate import PER_DIRECTION, corrected, estimate
+from netsor.compilers.sampler.kernels import needed, ntk_terms
+from netsor.compilers.sampler.paths import Drawn, Paths
+from netsor.errors import InputError
+
+
+class SampledAnswers:
+    """Means over scrambles with standard errors; families keep their axes after the sample."""
+
+    def __init__(
+        self, p: Any, groups: Sequence[Group], coupled: bool, progress: bool | None = None, **options: Any
+    ) -> None:  # fmt: skip
+        self.program, self.groups, self.coupled, self.progress = p, groups, coupled, progress
+        self.total = sum(len(g.samples) for g in groups)
+        self.options = options
+        self.stored = 0
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """All questions from the same draws."""
+        paths = Paths(self.program, self.groups, self.coupled, needed=self._needed(questions))
+        self.stored = 0
+
+        def sample(normals: Any) -> dict[str, Tensor]:
+            drawn = paths.draw(normals)
+            self.stored = max(self.stored, drawn.made)  # a whole scramble, not one of its halves
+            found = {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
+            return found | {f"scale {i}": self._scale(q, drawn) for i, q in enumerate(questions)}
+
+        with torch.no_grad():
+            found = estimate(
+                corrected(sample), _relative, lambda: self.stored, per_direction=PER_DIRECTION,
+                shown=Progress(self.program.name, unit="draws", show=self.progress), **self.options,
+            )  # fmt: skip
+        return [(found.mean[str(i)], found.error[str(i)]) for i in range(len(questions))]
+
+    def _needed(self, questions: Sequence[Question]) -> frozenset[ir.Var]:
+        kernels = [q[0] for q in questions if len(q) == 1]
+        return needed(self.program, kernels) | {v for q in questions for v in q if isinstance(v, ir.Var)}
+
+    def _answer(self, question: Question, drawn: Drawn) -> Tensor:
+        match question:
+            case ("moment", u, power):
+                return self._stacked(drawn, u, lambda x: x.pow(power).mean(-1))
+            case ("scalar", c):
+                return self._stacked(drawn, c, lambda x: x)
+            case ("second_moment", u, v):
+                return finite.second_moment(drawn.networks, drawn.results, u, v)
+            case ("nngp",):
+                return finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
+            case _:
+                return sum(ntk_terms(drawn, drawn).values(), torch.zeros((), dtype=torch.float64))
+
+    def _scale(self, question: Question, drawn: Drawn) -> Tensor:
+        """What errors are relative to: E|Z|^k of a moment, √(E Z² E Z̄²) of a second moment, 1 of a scalar."""
+
+        def largest(u: ir.Var, power: int) -> Tensor:
+            return torch.stack([r.values[u].data.abs().pow(power).mean(-1).amax() for r in drawn.results]).amax()
+
+        match question:
+            case ("moment", u, power):
+                return largest(u, power)
+            case ("second_moment", u, v):
+                return (largest(u, 2) * largest(v, 2)).sqrt()
+            case ("scalar", _):
+                return torch.ones((), dtype=torch.float64)
+            case _:
+                return self._answer(question, drawn).abs().amax()
+
+    def _stacked(self, drawn: Drawn, var: ir.Var, value: Callable[[Tensor], Tensor]) -> Tensor:
+        parts = [value(r.values[var].data) for r in drawn.results]
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise InputError(f"{var} has axes whose sizes differ between samples", code="NT602")
+        out = parts[0].new_zeros(self.total, *parts[0].shape[1:])
+        for network, part in zip(drawn.networks, parts, strict=True):
+            out[list(network.group.samples)] = part.expand(network.samples, *part.shape[1:])
+        return out
+
+
+def _relative(mean: dict[str, Tensor], error: dict[str, Tensor]) -> float:
+    """The largest standard error of an answer relative to its scale."""
+    names = [name for name in mean if not name.startswith("scale") and mean[name].numel()]
+    scales = {name: float(mean[f"scale {name}"]) for name in names}
+    return max((float(error[name].amax()) / scales[name] for name in names if scales[name] > 0), default=0.0)
