@@ -12,13 +12,15 @@ from netsor.compilers import runtime
 from netsor.compilers.expectation.blocks.fused import NEAR
 from netsor.compilers.expectation.blocks.scratch import empty
 from netsor.compilers.expectation.report import report
-from netsor.compilers.expectation.series.hermite import DEGREES
+from netsor.compilers.expectation.series import hermite
 from netsor.compilers.native.columns import evaluate
 from netsor.compilers.native.library import Coefficients, Library, array, coefficients
 from netsor.compilers.native.tables import padded, tables
 
 OFTEN = 16  # with more than one pair in so many too near |r| = 1, or beyond the series, torch takes the block
+SELDOM = 200  # the same in float64 where an expectation is a series: such pairs take a table or a quadrature each
 PROBED = 64  # inputs of a side of the blocks that show how many terms are enough
+DEGREES = hermite.DEGREES[:2]  # coefficients of more take longer than what they spare
 COLUMNS, FIRST, SECOND, TERMS = "native columns", "native a", "native b", "native terms"  # no name begins like this
 
 
@@ -33,6 +35,10 @@ class Native:
         if dtype not in self._libraries:
             self._libraries[dtype] = self.make(dtype)
         return self._libraries[dtype]
+
+    @property
+    def has_series(self) -> bool:
+        return any(library.pairs.series for library in self._libraries.values())
 
     @property
     def is_there(self) -> bool:
@@ -87,7 +93,8 @@ class Native:
             cols = slice(start, min(m, start + PROBED))
             run = self._run(a.rows(rows), b.cols(cols), 0 if a is b and start == 0 else -1)
             found = [x + s.beyond for x, s in zip(found, run.series, strict=False)]
-        return [x * OFTEN > rows.stop * min(m, PROBED) * len(starts) for x in found]
+        share = SELDOM if a.data.dtype == torch.float64 else OFTEN
+        return [x * share > rows.stop * min(m, PROBED) * len(starts) for x in found]
 
     # ------------------------------------------------------------ blocks
 
@@ -100,7 +107,8 @@ class Native:
             return None
         same = rows.shape[0] == cols.shape[1] and bool(rows[0, 0] == cols[0, 0])
         run = self._run(a, b, 0 if same else -1)
-        if run.marked * OFTEN > run.near.numel() + OFTEN * len(run.near):
+        share = SELDOM if a.values[TERMS] and a.data.dtype == torch.float64 else OFTEN
+        if run.marked * share > run.near.numel() + share:
             return None
         if self.library(a.data.dtype).pairs.formulas:
             report("closed form", 0.0)

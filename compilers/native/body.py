@@ -136,8 +136,11 @@ class Value:
         return self._make("neg", self)
 
     def __ge__(self, x: Any) -> Value:
-        assert x == 0
-        return self
+        """A condition: what is at least 0 where it holds (`chosen`)."""
+        return self - x
+
+    def __le__(self, x: Any) -> Value:
+        return x - self
 
     def abs(self) -> Value:
         return self._make("abs", self)
@@ -151,9 +154,12 @@ class Value:
     def reciprocal(self) -> Value:
         return 1.0 / self
 
-    def clamp(self, min: float) -> Value:
-        assert min == 0
-        return self._make("positive", self)
+    def square(self) -> Value:
+        return self * self
+
+    def clamp(self, min: float | None = None, max: float | None = None) -> Value:
+        above = self if min is None else self._make("at least", self, min)
+        return above if max is None else above._make("at most", above, max)
 
     def add_(self, x: Any, alpha: float = 1) -> Value:
         return self + alpha * x
@@ -180,6 +186,8 @@ def combined(body: Body, op: str, *args: Argument) -> Argument:
         return FOLDED[op](*args)
     if op == "mul" and 1.0 in args:
         return args[1] if args[0] == 1.0 else args[0]
+    if op == "sub" and args[1] == 0.0:
+        return args[0]
     if op == "add" and 0.0 in args:
         return args[1] if args[0] == 0.0 else args[0]
     copies = {x.copy for x in args if isinstance(x, Side)}

@@ -27,6 +27,7 @@ Names = tuple[str, ...]
 FORMULA, SERIES = 4e-9, 40e-9  # seconds that torch takes for an expectation of one pair
 PAYS = 2.0  # seconds in torch, of all calls so far, for which a kernel is compiled
 NOTICED = 0.05  # seconds in torch below which nothing else is looked for
+SERIES_ASKED = 'it has series, in which torch is about as fast; backend="native" takes them'
 
 
 class Backends:
@@ -53,7 +54,7 @@ class Backends:
         outside = call.tracked or one.parameters or one.device.type != "cpu" or one.dtype not in NEAR
         if self.asked == "torch" or outside or (self.asked == "auto" and self._is_small(get, recursion, call)):
             return None
-        found = self.native(get, recursion)
+        found = self._wanted(get, recursion)
         if isinstance(found, str):
             if self.asked == "native":
                 raise _not_covered(found)
@@ -70,13 +71,20 @@ class Backends:
             )
         return self._native[get]
 
+    def _wanted(self, get: Names, recursion: Callable[[Names], Recursion]) -> Native | str:
+        """The native blocks; of a kernel with series, for which torch is as fast, where they are asked for."""
+        found = self.native(get, recursion)
+        if self.asked == "native" or isinstance(found, str):
+            return found
+        return SERIES_ASKED if found.has_series else found
+
     def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], call: Call) -> bool:
         return call.pairs * len(recursion(get).used) * SERIES < NOTICED
 
     def _pays(self, get: Names, found: Native, one: Inputs, call: Call) -> bool:
         """Is the library there, or have the calls taken, with this one, so long that it pays?"""
         library = found.library(one.dtype)
-        seconds = call.pairs * (library.pairs.formulas * FORMULA + len(library.pairs.series) * SERIES)
+        seconds = call.pairs * (library.pairs.formulas * FORMULA)
         self._seconds[get] = self._seconds.get(get, 0.0) + seconds
         return library.is_there or self._seconds[get] > PAYS
 
@@ -86,7 +94,7 @@ class Backends:
             return "torch.compile"
         if self.asked == "torch":
             return "torch"
-        found = self.native(get, recursion)
+        found = self._wanted(get, recursion)
         if isinstance(found, str):
             return f"torch ({found})"
         if self.asked == "native" or found.is_there:
@@ -95,7 +103,7 @@ class Backends:
 
     def settled(self, get: Names, recursion: Callable[[Names], Recursion]) -> Backends:
         """The same with one backend for all calls, however few pairs they have."""
-        covered = self.asked != "torch" and not isinstance(self.native(get, recursion), str)
+        covered = self.asked != "torch" and not isinstance(self._wanted(get, recursion), str)
         twin = copy.copy(self)
         twin.asked = "native" if covered else "torch"
         return twin

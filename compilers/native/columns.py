@@ -80,5 +80,6 @@ def _computed(column: Computed, kept: Sequence[Tensor]) -> Tensor:
 
 OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "neg": torch.neg, "abs": torch.abs,
-    "sqrt": torch.sqrt, "positive": lambda x: x.clamp(min=0), "where": lambda x, a, b: torch.where(x >= 0, a, b),
+    "sqrt": torch.sqrt, "at least": torch.maximum, "at most": torch.minimum,
+    "where": lambda x, a, b: torch.where(x >= 0, a, b),
 }  # fmt: skip

@@ -134,8 +134,10 @@ class _Tile:
                 return f"ABS({x[0]})"
             case "sqrt":
                 return f"SQRT({x[0]})"
-            case "positive":
-                return f"{x[0]} < 0 ? 0 : {x[0]}"
+            case "at least":
+                return f"{x[0]} < {x[1]} ? {x[1]} : {x[0]}"
+            case "at most":
+                return f"{x[0]} > {x[1]} ? {x[1]} : {x[0]}"
             case "where":
                 return f"{x[0]} >= 0 ? {x[1]} : {x[2]}"
             case _:
