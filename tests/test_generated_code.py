@@ -25,6 +25,7 @@ from renaming import (
 import netsor as ns
 from netsor.build.constants import size
 from netsor.compilers.lowering import checked, identifiers
+from netsor.compilers.lowering.functions import Functions
 from netsor.compilers.lowering.identifiers import Identifiers, docstring, literal
 from netsor.names import shown
 
@@ -137,6 +138,14 @@ def test_functions_of_sizes(name: str) -> None:
     for x1 in (np.ones((1, 3, 2)), np.ones((2, 3, 2), dtype=np.float32)):
         out = ns.compile(p, assume_gia=True)(x1, get="nngp").nngp
         np.testing.assert_allclose(out, (3 * value) ** 2, rtol=1e-6 if x1.dtype == np.float32 else 1e-12)
+
+
+def test_equal_numbers_of_different_kinds() -> None:
+    """Exact numbers of an array become floats, equal offsets of a window stay integers."""
+    functions = Functions()
+    assert functions.table((sp.Integer(0), sp.Integer(1)), "ARRAY") == "ARRAY"
+    assert functions.table((0, 1), "TAPS") == functions.table((0, 1), "TAPS") == "TAPS"
+    assert functions.tables == ["ARRAY = (0.0, 1.0)", "TAPS = (0, 1)"]
 
 
 def test_exact_numbers_in_arrays() -> None:

@@ -42,10 +42,11 @@ class Functions:
 
     def table(self, values: Any, stem: str) -> str:
         """The name of nested tuples of numbers."""
-        if values not in self._known:
-            name = self._known[values] = self.identifiers.of((stem, values), stem)
+        key = (stem, values)  # not the values alone: an exact 1 is equal to an integer and written as a float
+        if key not in self._known:
+            name = self._known[key] = self.identifiers.of(key, stem)
             self.tables += lines.table(name, array(values))
-        return self._known[values]
+        return self._known[key]
 
     # ------------------------------------------------------------ functions of scalars
 

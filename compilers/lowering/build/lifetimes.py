@@ -15,7 +15,7 @@ Line = tuple[Users, Statement]
 
 
 def freed(lines: list[Line], kept: Collection[Name] = ()) -> list[Line]:
-    """The statements with what is free after each: every name but those that are kept, taken over or never read last.
+    """The statements with what is free after each: every name that nothing reads any more, unless kept or taken over.
 
     A statement takes over the memory that it writes into, and a view that of a temporary that nothing else reads.
     """

@@ -105,7 +105,10 @@ class Guard(Base):
 
 @dataclass(frozen=True)
 class Free(Base):
-    """Nothing reads these any more, nor a view of them."""
+    """Nothing reads these any more, nor a view of them.
+
+    A name that is written into, or of which a view alone is read, is never free itself: the result is.
+    """
 
     names: tuple[Name, ...]
 
