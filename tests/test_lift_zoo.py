@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch_modules import same_as_module
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-import zoo
+zoo: Any = importlib.import_module("zoo")
 
 
 @pytest.mark.parametrize("name", ["vit", "mixer", "character_cnn", "unet", "wide_block", "resnet18"])
