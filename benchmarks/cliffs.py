@@ -30,6 +30,7 @@ from netsor.compilers import expectation as ex
 from netsor.compilers.expectation.blocks.fast import E2
 from netsor.compilers.expectation.blocks.scratch import scratch
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "expectation"))
 import engine_functions as named
 from make_corners import ALPHA, LAMBDA, reference

@@ -119,12 +119,25 @@ SMOOTH = {
 }  # fmt: skip
 
 
+def trapezoid(f: Any, k11: torch.Tensor, k22: torch.Tensor, k12: torch.Tensor, rows: slice) -> torch.Tensor:
+    """E f(u)f(v) by a product rule, which converges geometrically for functions that are analytic in a strip."""
+    z = torch.linspace(-9, 9, 181, dtype=torch.float64)
+    w = torch.exp(-(z**2) / 2)
+    w /= w.sum()
+    a, b, c = (x[..., None, None] for x in torch.broadcast_tensors(k11[rows], k22, k12[rows]))
+    slope = c / a.sqrt()
+    rest = (b - slope**2).clamp(min=0).sqrt()
+    values = f.call(a.sqrt() * z[:, None]) * f.call(slope * z[:, None] + rest * z)
+    return (values * w[:, None] * w).sum((-2, -1))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", SMOOTH)
 def test_series_and_its_slope_in_one_pass(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """E f′g′ from the pass that gives E fg, and not where small variances would cost its digits."""
     f, prime = SMOOTH[name], SMOOTH[name].derivative
     passes: list[int] = []
+    rows = slice(0, 3)
     one_pass = hermite.horner_with_slope
 
     def counted(*given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -141,9 +154,9 @@ def test_series_and_its_slope_in_one_pass(name: str, dtype: torch.dtype, monkeyp
             shared.tangents = True
             found = fast.E2(f, f, *given, same=True, slope=True), fast.E2(prime, prime, *given, same=True)
         for h, got in zip((f, prime), found, strict=True):
-            want = engine.E2(h, h, d[:, None], d[None, :], k)
+            want = trapezoid(h, d[:, None], d[None, :], k, rows)
             tolerance = 1e-13 if dtype == torch.float64 else 1e-6
-            assert distance(got, want) < tolerance
+            assert distance(got[rows], want) < tolerance
         assert bool(passes) == (scale == 1.0 or name not in ("neither", "convex"))  # f(0) = 0
         passes.clear()
 

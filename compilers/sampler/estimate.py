@@ -74,7 +74,8 @@ def estimate(
     directions = pilot.used + 8  # ranks may grow a little with the number of draws
     # with what is made of them, and on the way to Sobol points
     per_draw = 8 * (1.5 * stored() / pilot.count + 8 * directions)
-    least = max(PILOT, power(per_direction * directions))
+    needed = power(per_direction * directions) if per_direction else 1
+    least = max(PILOT, needed)
     largest = min(MOST, power(int(memory / per_draw) + 1) // 2)
     if largest < least:
         raise InputError(
@@ -85,7 +86,7 @@ def estimate(
     with shown or Progress() as bar:
         run = Scrambles(sample, relative, directions, seed, place, bar)
         if samples is not None:
-            count = max(least, min(largest, power(-(-samples // SCRAMBLES))))
+            count = max(needed, min(largest, power(-(-samples // SCRAMBLES))))
             runs = max(SCRAMBLES, round(samples / count))
             if announce is not None:
                 announce(Forecast(count * runs, count * runs, None, rate))

@@ -90,5 +90,5 @@ def _instead(value: Any) -> str:
     if isinstance(value, type) or (callable(value) and hasattr(value, "__code__")):
         return f"call it: {getattr(value, '__name__', 'f')}(…) returns the program"
     if any(c.__module__.startswith("torch.nn") for c in inspect.getmro(type(value))):
-        return "ns.from_torch(make, x).program is the program of a module; make is a function of the width"
+        return "ns.from_torch(make, x) has the program of a module, make is a function of the width; or use ns.layers"
     return "make one with ns.Program, ns.parse or ns.programs"
