@@ -128,7 +128,8 @@ def trapezoid(f: Any, k11: torch.Tensor, k22: torch.Tensor, k12: torch.Tensor, r
     slope = c / a.sqrt()
     rest = (b - slope**2).clamp(min=0).sqrt()
     values = f.call(a.sqrt() * z[:, None]) * f.call(slope * z[:, None] + rest * z)
-    return (values * w[:, None] * w).sum((-2, -1))
+    total: torch.Tensor = (values * w[:, None] * w).sum((-2, -1))
+    return total
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
