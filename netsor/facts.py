@@ -94,7 +94,7 @@ def ratio(dimension: ir.Dimension | None) -> ir.Number:
 def parameters(lines: Iterable[ir.Line]) -> tuple[str, ...]:
     """The names of the variances' and multipliers' parameters in order of appearance."""
     scales = [s for x in lines if isinstance(x, ir.InputMatrix | ir.InputVector) for s in (x.var, x.multiplier)]
-    found = [sorted(map(str, s.free_symbols)) for s in scales if isinstance(s, sp.Expr)]
+    found = [sorted(map(str, cast(sp.Expr, s).free_symbols)) for s in scales if isinstance(s, sp.Expr)]
     return tuple(dict.fromkeys(name for names in found for name in names))
 
 

@@ -189,6 +189,8 @@ class NetsorKernel(_SklearnKernel):
     fitted within `params_bounds`, or kept when these are "fixed".
     """
 
+    convention: Convention
+
     def __init__(
         self, program: Any = "mlp", which: str = "nngp", convention: Convention = "omega", params: Any = None,
         params_bounds: Any = (1e-5, 1e5),

@@ -30,13 +30,12 @@ def brute(f: nn.Module, x1: Tensor, x2: Tensor) -> Tensor:
 
     def gradients(x: Tensor) -> tuple[Tensor, torch.Size]:
         theta = [p for p in f.parameters() if p.requires_grad]
-        rows = []
-        for i in range(len(x)):
-            out = f(x[i : i + 1])[0]
-            for value in out.reshape(-1):
-                found = torch.autograd.grad(value, theta, retain_graph=True)
-                rows.append(torch.cat([g.reshape(-1) for g in found]))
-        return torch.stack(rows).reshape(len(x), out.numel(), -1), out.shape
+        outputs = [f(x[i : i + 1])[0] for i in range(len(x))]
+        rows: list[Tensor] = []
+        for value in (v for out in outputs for v in out.reshape(-1)):
+            found = torch.autograd.grad(value, theta, retain_graph=True)
+            rows.append(torch.cat([g.reshape(-1) for g in found]))
+        return torch.stack(rows).reshape(len(x), outputs[0].numel(), -1), outputs[0].shape
 
     (one, axes), (two, _) = gradients(x1), gradients(x2)
     return torch.einsum("nip,mjp->nmij", one, two).reshape(len(x1), len(x2), *axes, *axes)

@@ -26,8 +26,10 @@ from netsor.run.expressions import evaluate
 X = sp.Symbol("x", real=True)
 Z = sp.Symbol("z", real=True)
 PARAMETERS = {"leaky_relu": (0.2,), "polynomial": (1, 0.5, -2, 0.25)}
-ROWS = [builtin(name, PARAMETERS.get(name, ())) for name in builtin_names()]
-ROWS += [elu_alpha(0.5), elu_alpha(-0.5), leaky_relu(1 / sp.sqrt(5)), leaky_relu(-1)]
+ROWS = [
+    *(builtin(name, PARAMETERS.get(name, ())) for name in builtin_names()),
+    elu_alpha(0.5), elu_alpha(-0.5), leaky_relu(1 / sp.sqrt(5)), leaky_relu(-1),
+]  # fmt: skip
 RNG = np.random.default_rng(0)
 BULK = np.concatenate([4 * RNG.standard_normal(150), RNG.uniform(-40, 40, 41)])
 POINTS = np.concatenate([BULK, [0.0, 1e-3, -1e-3, 1e3, -1e3, 1e-9, -1e-9, 1.0, -1.0]])
@@ -178,6 +180,8 @@ def words(tree: ast.AST) -> Iterator[str]:
                 yield name
             case ast.Constant(value=str(text)):
                 yield text
+            case _:
+                pass
 
 
 def test_nothing_but_the_table_lists_the_functions() -> None:

@@ -86,7 +86,8 @@ def test_a_fit_raises_the_likelihood() -> None:
     assert values[-1] < values[0] - 0.1
     kernel = model.covar_module.base_kernel
     assert all(abs(float(v.detach()) - 1) > 0.1 for v in kernel.params.values())
-    model.eval(), likelihood.eval()
+    model.eval()
+    likelihood.eval()
     with torch.no_grad(), warnings.catch_warnings():
         found = model(t)
         scale, noise = float(model.covar_module.outputscale), float(likelihood.noise)

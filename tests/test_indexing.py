@@ -135,7 +135,7 @@ def test_the_transposed_form_is_the_adjoint(kind: str) -> None:
     rng = np.random.default_rng(1)
     for _ in range(20):
         form = line(kind, rng)
-        if isinstance(form, ir.Window) and form.outside == "drop":
+        if kind == "window" and form.outside == "drop":
             continue
         x = torch.from_numpy(rng.standard_normal((1, *(d.size for d in form.of.dims), WIDTH))).requires_grad_()
         names = tuple(d.axis.name for d in form.of.dims)

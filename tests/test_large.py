@@ -99,7 +99,8 @@ def test_outputs_with_axes() -> None:
     x, t = RNG.normal(size=(5, 3, 4)), RNG.normal(size=(2, 3, 4))
     y = RNG.normal(size=(5, 3))
     wanted = ns.predict(kernel, x, y, 1e-2)
-    for more in ({"landmarks": 5}, {"solver": "cg", "landmarks": 2, "tol": 1e-12}):
+    options: list[dict[str, Any]] = [{"landmarks": 5}, {"solver": "cg", "landmarks": 2, "tol": 1e-12}]
+    for more in options:
         found = ns.predict(kernel, x, y, 1e-2, **more)
         close(found.gp(t, covariance=True), wanted.gp(t, covariance=True), 1e-6)
         close(found.ensemble(t), wanted.ensemble(t), 1e-6)
@@ -136,7 +137,8 @@ def test_stores_of_other_inputs_are_refused(stored: Any) -> None:
 
 
 def test_predictors_travel(stored: Any) -> None:
-    for more in ({"landmarks": 9}, {"solver": "cg"}, {"gram": stored}):
+    options: list[dict[str, Any]] = [{"landmarks": 9}, {"solver": "cg"}, {"gram": stored}]
+    for more in options:
         found = ns.predict(KERNEL, X, Y, 1e-3, **more)
         first = found.gp(T)
         close(pickle.loads(pickle.dumps(found)).gp(T), first)
@@ -174,7 +176,8 @@ def test_gradients_of_the_likelihood() -> None:
 def test_predictions_with_parameters() -> None:
     kernel, values = ns.compile(ns.programs.mlp(2, "erf", "w", "b")), {"w": 1.5, "b": 0.2}
     wanted = ns.predict(ns.compile(ns.bind(kernel.program, values)), X, Y, 1e-2)
-    for more in ({}, {"landmarks": 30}, {"solver": "cg", "tol": 1e-12}):
+    options: list[dict[str, Any]] = [{}, {"landmarks": 30}, {"solver": "cg", "tol": 1e-12}]
+    for more in options:
         close(ns.predict(kernel, X, Y, 1e-2, params=values, **more).ensemble(T), wanted.ensemble(T))
     tracked = {k: torch.tensor(v, requires_grad=True) for k, v in values.items()}
     moved = ns.predict(kernel, X, Y[:, 0], params=tracked).flow(T, 1.0, lambda f, y: ((f - y) ** 2).sum())
@@ -185,10 +188,11 @@ def test_predictions_with_parameters() -> None:
 
 
 def test_wrong_arguments() -> None:
-    for more, message in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"landmarks": 31}, "from 1 to 30"), ({"landmarks": 0}, "from 1 to 30"), ({"landmarks": [1, 1]}, "different"),
         ({"landmarks": [30]}, "0 … 29"), ({"solver": "qr"}, "'cholesky' or 'cg'"), ({"solver": "cg"}, "diag_reg > 0"),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for more, message in wrong:
         with pytest.raises(InputError, match=message):
             ns.predict(KERNEL, X, Y, **more)
     found = ns.predict(KERNEL, X, Y, 1e-3, solver="cg")

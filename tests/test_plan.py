@@ -187,7 +187,8 @@ class Run:
         self.out = out
 
     def each(self, data: Any) -> Any:
-        self.sizes = dict.fromkeys(("s", 0), data.features())
+        features: dict[str, int] = data.features()
+        self.sizes = {"s": features, 0: features}
         self.samples = {"s": data.samples}
         found, scope = self.plan.each, {"data": data}
         self.run(self.each_names, (*found.sizes, *found.body), scope)

@@ -115,7 +115,8 @@ def test_estimators_take_what_predictions_take(tmp_path: Path) -> None:
     y = np.sin(x[:, 0])
     wanted = ns.predict(kernel, x, y, 1e-3, params=values).ensemble(t)
     kernel.gram(x, tile=8, store=tmp_path / "k.zarr", params=values)
-    for more in ({}, {"landmarks": 20}, {"solver": "cg"}, {"gram": str(tmp_path / "k.zarr")}):
+    options: list[dict[str, Any]] = [{}, {"landmarks": 20}, {"solver": "cg"}, {"gram": str(tmp_path / "k.zarr")}]
+    for more in options:
         model = nsk.NTKRegressor(program, 1e-3, params=values, **more).fit(x, y)
         mean, std = model.predict(t, return_std=True)
         np.testing.assert_allclose(mean, wanted.mean, rtol=1e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -79,7 +79,7 @@ class Heads(nn.Module):
 
 
 @contextmanager
-def scores_by_width() -> Iterator[None]:
+def scores_by_width() -> Generator[None]:
     """Inside, torch's attention divides scores by d and not by √d."""
     plain = F.scaled_dot_product_attention
 

@@ -128,7 +128,7 @@ def _strided(x: torch.Tensor, dim: int, stride: int, start: int, count: int, out
 
 
 def _scattered(line: ir.IndexForm, m: IndexMap, of: Value, binding: Binding) -> Value:
-    total: torch.Tensor | None = None
+    total: Value | None = None
     for k in range(m.taps):
         tap = of if m.tap is None else of.select(m.tap.name, k)
         part, axes = tap.data, list(tap.axes)
@@ -148,9 +148,9 @@ def _scattered(line: ir.IndexForm, m: IndexMap, of: Value, binding: Binding) -> 
                 part, position = part.index_select(dim, inside.nonzero()[:, 0]), position[inside]
             shape = [*part.shape[:dim], size, *part.shape[dim + 1 :]]
             part = part.new_zeros(shape).index_add(dim, position, part)
-        total = part if total is None else total + part
+        total = Value(part if total is None else total.data + part, tuple(axes))
     assert total is not None  # a map has a tap
-    return Value(total, tuple(axes))
+    return total
 
 
 def _fixed(line: ir.IndexForm, read: Read, size: int) -> int:

@@ -94,14 +94,15 @@ class DataArrays:
         steps = self.groups.get(parameter, (x.step,))
         if x.step not in steps or self._read.setdefault(parameter, steps[0]) not in steps:
             raise Together(parameter, self._siblings(parameter, x, node))
-        dims = self.dims(Data(steps[0]), node)
+        first = steps[0]
+        dims = self.dims(Data(first), node)
         key = (steps, dim if classes is None else f"classes {classes}")
         if key not in self._arrays:
             others = [d for i, d in enumerate(dims) if i != dim or classes is not None]
             axes: list[ir.Axis] = [a.axis for d in others for a in d if a.axis]
             if len(steps) > 1:
                 axes.insert(0, self.program.fresh_axis("use", len(steps)))
-            name = free_name(self.program, steps[0].node.name)
+            name = free_name(self.program, first.node.name)
             self._arrays[key] = self.program.data(name, axes=axes)
             self.specs[name] = Input(steps, dims, dim, classes)
         array = self._arrays[key]

@@ -28,6 +28,12 @@ Dims = tuple[Dim, ...]
 SAMPLE = Atom("sample", SAMPLES)
 
 
+def axis_atom(axis: ir.Axis) -> Atom:
+    """A finite axis as a factor of a dimension: its size is the same in both exports."""
+    size = axis.size or 1
+    return Atom("axis", (size, size), axis)
+
+
 @dataclass(frozen=True)
 class Value:
     """n^power · expr; without a width it is a family of scalars (C-vars).
@@ -166,5 +172,5 @@ def renamed(value: Value, table: dict[ir.Axis, ir.Axis]) -> Value:
 
 __all__ = [
     "SAMPLE", "Atom", "Constant", "Data", "Dim", "Dims", "Input", "Outputs", "Parameter", "Placed", "Term", "Value",
-    "grouped", "product", "renamed", "without",
+    "axis_atom", "grouped", "product", "renamed", "without",
 ]  # fmt: skip

@@ -74,7 +74,7 @@ def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
 
 def _computed(column: Computed, kept: Sequence[Tensor]) -> Tensor:
     like = kept[0]
-    args = [evaluate(x, kept) if not isinstance(x, float) else like.new_tensor(x) for x in column.args]
+    args = [like.new_tensor(x) if isinstance(x, float | int) else evaluate(x, kept) for x in column.args]
     return OPERATIONS[column.op](*args)
 
 

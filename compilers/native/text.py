@@ -6,6 +6,7 @@ No text of a program stands in it: names are numbered, numbers are written in he
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 import torch
 
@@ -151,8 +152,10 @@ class _Tile:
                 self.columns.setdefault(arg.column, len(self.columns))
                 name = self.read.setdefault(arg, f"{'xy'[arg.copy - 1]}{self.columns[arg.column]}")
                 return name if arg.copy == 1 else f"{name}[j]"
-            case float():
-                return f"(T){arg.hex()}"
+            case float() | int():
+                return f"(T){float(arg).hex()}"
+            case _:
+                assert_never(arg)
 
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}

@@ -60,9 +60,12 @@ class Training:
 
     def whole(self, names: tuple[Which, ...]) -> dict[Which, Tensor]:
         """Kernels `[n, n, *axes, *axes′]`, of a store read block by block."""
-        computed = tuple(n for n in names if n not in self.stored)
-        out = dict(zip(computed, self.plain(self.x, None, computed), strict=True)) if computed else {}
-        return out | {n: self._loaded(n) for n in names if n in self.stored}
+        computed: tuple[Which, ...] = tuple(n for n in names if n not in self.stored)
+        out: dict[Which, Tensor] = (
+            dict(zip(computed, self.plain(self.x, None, computed), strict=True)) if computed else {}
+        )
+        loaded: dict[Which, Tensor] = {n: self._loaded(n) for n in names if n in self.stored}
+        return out | loaded
 
     def _loaded(self, which: Which) -> Tensor:
         source = self.stored[which]

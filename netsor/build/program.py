@@ -268,7 +268,7 @@ class Program:
     def _variance(self, name: str, value: Any) -> ir.Scale:
         found = scale(f"var of {name}", value)
         if isinstance(found, sp.Expr):
-            if not found.is_positive:
+            if not cast(sp.Expr, found).is_positive:
                 raise _error(f"var of {name} is a variance: {found} is not seen to be positive", "NT109")
         elif found < 0:
             message = f"var of {name} is a variance and must not be negative, got {found}"

@@ -32,8 +32,8 @@ def plain(value: ir.Scale, what: str, loc: Location | None) -> ir.Number:
 
 def scale(what: str, value: Any) -> ir.Scale:
     """A number, or an expression in hyperparameters: sums, products and powers of numbers and symbols, or a name."""
-    if isinstance(value, str) and value.isidentifier():
-        return ir.hyperparameter(checked(value, "a parameter"))
+    if isinstance(value, str):
+        return ir.hyperparameter(checked(value, "a parameter")) if value.isidentifier() else quantity(what, value)
     if not (isinstance(value, sp.Expr) and value.free_symbols):
         return quantity(what, value)
     table = {s: ir.hyperparameter(checked(str(s), "a parameter")) for s in value.free_symbols}

@@ -145,7 +145,7 @@ def _scale(scope: Scope, a: sx.Attribute, node: sx.Node) -> Any:
         found = scale(f"the {a.token.text}", Evaluator(scope).evaluate(node, symbols))
     except ProgramError as error:
         raise scope.program_error(a.token, error.diagnostic.code, error.diagnostic.message) from None
-    if a.token.text == "var" and isinstance(found, sp.Expr) and not found.is_positive:
+    if a.token.text == "var" and isinstance(found, sp.Expr) and not cast(sp.Expr, found).is_positive:
         raise scope.program_error(a.token, "NT109", f"var {found} is not seen to be positive")
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import assert_never
+from typing import assert_never, cast
 
 import sympy as sp
 
@@ -53,7 +53,7 @@ def _line(line: ir.Line, table: Mapping[sp.Basic, sp.Basic]) -> ir.Line:
 def _put_in(value: ir.Scale, table: Mapping[sp.Basic, sp.Basic]) -> ir.Scale:
     if not isinstance(value, sp.Expr):
         return value
-    found = value.xreplace(table)
+    found = cast(sp.Expr, value).xreplace(table)
     if found.free_symbols:
         return found
     return quantity("a variance or multiplier", found if found.is_Rational else float(found))

@@ -184,7 +184,7 @@ def _attributes(line: ir.InputMatrix | ir.InputVector | ir.InputScalar) -> Itera
 def _scale(value: ir.Scale) -> str:
     if not isinstance(value, sp.Expr):
         return number(value)
-    names = {s: name_text(s.name) for s in sorted(cast("set[sp.Symbol]", value.free_symbols), key=str)}
+    names = {s: name_text(s.name) for s in sorted(cast("set[sp.Symbol]", cast(sp.Expr, value).free_symbols), key=str)}
     return Writer(names, str).text(value)
 
 

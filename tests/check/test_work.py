@@ -135,8 +135,10 @@ def test_expressions_in_which_nothing_cancels(e: sp.Expr, known: bool) -> None:
     assert not known or sp.expand(e).free_symbols == e.free_symbols
 
 
-SIGNED = [*(x - 2 * Y[1] for x in Y), *(-x * Y[1] / 3 for x in Y), Y[0] - Y[1], Y[1] - Y[0], 2.5 * Y[0], -2.5 * Y[0]]
-SIGNED += [sp.Float(-1.5), sp.Rational(-1, 3), -Y[0] - 1, 1 - Y[0], sp.pi - Y[0], -sp.pi * Y[0]]
+SIGNED = [
+    *(x - 2 * Y[1] for x in Y), *(-x * Y[1] / 3 for x in Y), Y[0] - Y[1], Y[1] - Y[0], 2.5 * Y[0], -2.5 * Y[0],
+    sp.Float(-1.5), sp.Rational(-1, 3), -Y[0] - 1, 1 - Y[0], sp.pi - Y[0], -sp.pi * Y[0],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("e", SIGNED)

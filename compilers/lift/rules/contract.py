@@ -27,6 +27,7 @@ from netsor.compilers.lift.values import (
     Placed,
     Term,
     Value,
+    axis_atom,
     grouped,
     product,
     renamed,
@@ -98,7 +99,7 @@ def _made(
     W, power = L.arrays.matrix(w.name, L.label(w.name), width, source, features, axes, count, lookup, L.step.node)
     seen = marked(columns, "cols") if columns else (Atom("cols", w.sizes[1 - rows]),)
     dims = (marked(found, "rows"), seen) if rows == 0 else (seen, marked(found, "rows"))
-    extra: Dims = ((Atom("axis", (taps.size or 1,) * 2, taps),),) if taps is not None else ()
+    extra: Dims = ((axis_atom(taps),),) if taps is not None else ()
     L.lay(W, w.name, (*dims, *extra))
     return Placed(W, power, rows, found, columns, taps)
 

@@ -170,7 +170,7 @@ def _scanned(L: Lifter, cell: Cell, x: Any, place: int, starts: Sequence[Value],
         return tuple(s.expr for s in found) if len(found) > 1 else found[0].expr
 
     init = tuple(0 if is_zero(s) else s.expr for s in starts)
-    states = L.program.scan(axis, init if len(init) > 1 else init[0], step, reverse=reverse)
+    states = L.program.scan(axis, init[0] if len(init) == 1 else init, step, reverse=reverse)
     return [Value(dims, s) for s in (states if isinstance(states, tuple) else (states,))]
 
 

@@ -22,7 +22,7 @@ from netsor.compilers.lift.rules.positions.windows import (
     windowed,
 )
 from netsor.compilers.lift.rules.table import rule
-from netsor.compilers.lift.values import Atom, Data, Dim, Dims, Outputs, Parameter, Value, renamed
+from netsor.compilers.lift.values import Data, Dim, Dims, Outputs, Parameter, Value, axis_atom, renamed
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution")
@@ -90,8 +90,7 @@ def _outputs(L: Lifter, w: Parameter, x: Any, v: Value, tap: ir.Axis) -> Outputs
     """A convolution to a finite number of channels is a readout at every position."""
     if isinstance(x, Data):
         raise L.refuse("NT812", f"{w.name} maps data to a finite dimension", "the first layer has the width")
-    size = (int(tap.size or 1),) * 2
-    v = Value((v.dims[0], (*v.dims[1], Atom("axis", size, tap)), *v.dims[2:]), v.expr, v.power)
+    v = Value((v.dims[0], (*v.dims[1], axis_atom(tap)), *v.dims[2:]), v.expr, v.power)
     found = read_out(L, w, v, 1, 0)
     sizes = L.step.sizes[2:]
     last = tuple((replace(d[0], size=s),) for d, s in zip(found.dims[2:], sizes, strict=True))
@@ -119,10 +118,7 @@ def _in_groups(L: Lifter, w: Parameter, v: Value, tap: ir.Axis, groups: Any) -> 
     if len(rows) == 1:
         raise L.split(rows[0], [count, (w.sizes[0][0] // count[0], w.sizes[0][1] // count[1])])
     known = L.matrices.get(w.name)
-    if known is None:
-        entry, M = placed(L, w, 0, channel[1:], taps=tap)
-    else:
-        entry, M = known, known.matrix
+    entry, M = placed(L, w, 0, channel[1:], taps=tap) if known is None else (known, known.matrix)
     group = entry.rows[0].axis
     assert group is not None and entry.taps is not None and channel[0].axis is not None
     x = renamed(v, {channel[0].axis: group, tap: entry.taps})
@@ -140,7 +136,7 @@ def _depthwise(L: Lifter, w: Parameter, v: Value, tap: ir.Axis) -> Value:
             raise L.split(L.rows_of(w.name, 0, size)[0], [channel[0].size, (more, more)])
     if w.name not in L.vectors:
         rows = L.rows_of(w.name, 0, size)
-        taps = Atom("axis", (int(tap.size or 1),) * 2, tap)
+        taps = axis_atom(tap)
         axes = [a.axis for a in (taps, *rows) if a.axis]
         label = L.label(w.name)
         array = L.arrays.vector(w.name, label, L.wide(channel[0]), axes, L.step.node, int(tap.size or 1))
