@@ -259,3 +259,18 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert main([*command[:-1], "L.npz", "--param", "s=1.5"]) == 2
     assert "the parameter b of mlp has no value" in capsys.readouterr().err
     assert main([*command[:-1], "L.npz", "--param", "s=much"]) == 2
+
+
+@pytest.mark.parametrize("name", ["var", "mean", "multiplier", "fan_in", "trainable", "frozen", "readout", "limit"])
+def test_words_of_declarations_are_names_of_parameters(name: str) -> None:
+    s = sp.Symbol(name)
+    p = programs.mlp(depth=1, var_w=s, var_b=s**2 + 1)
+    assert ns.parse(str(p)) == p
+
+
+def test_values_by_symbol_and_what_is_no_mapping() -> None:
+    kernel = ns.compile(programs.mlp(depth=1, var_w=S))
+    x = data(3, 2)
+    assert torch.equal(kernel(x, params={S: 1.5}).ntk, kernel(x, params={"s": 1.5}).ntk)
+    with pytest.raises(InputError, match="params are values by name, got list"):
+        kernel(x, params=[1.5])  # type: ignore[arg-type]

@@ -263,3 +263,18 @@ def test_the_diagonal_alone(name: str) -> None:
     for key, value in whole.items():
         want = torch.stack([value[i, i] for i in range(len(value))])
         torch.testing.assert_close(dict(own.items())[key], want, rtol=1e-12, atol=1e-14)
+
+
+def test_landmarks_of_a_kernel_that_is_zero() -> None:
+    zeros = np.zeros((12, 5))
+    predictor = ns.predict(ns.compile(ns.programs.mlp(var_b=None)), zeros, Y, diag_reg=1e-2, landmarks=5)
+    for found in (predictor.gp(zeros[:4]), predictor.ensemble(zeros[:4])):
+        np.testing.assert_array_equal(found.mean, np.zeros((4, 2)))
+        np.testing.assert_array_equal(found.variance, np.zeros(4))
+
+
+@pytest.mark.parametrize("landmarks", [2.5, "3", [0.5, 1]])
+def test_landmarks_are_numbers_of_samples(kernel: Any, landmarks: Any) -> None:
+    with pytest.raises(InputError, match="landmarks is a number of training samples or a list") as caught:
+        ns.predict(kernel, X, Y, landmarks=landmarks)
+    assert "NT621" in str(caught.value)

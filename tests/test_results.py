@@ -69,3 +69,11 @@ def test_stored(tmp_path: Path) -> None:
     ntk, nngp = ns.open_gram(tmp_path / "k.zarr").loaded()
     torch.testing.assert_close(ntk, KERNEL(X).ntk)
     torch.testing.assert_close(nngp, KERNEL(X).nngp)
+
+
+@pytest.mark.parametrize("get", [None, 3, ["ntk", 1]])
+def test_get_is_names(get: Any) -> None:
+    for call in (KERNEL, KERNEL.gram, KERNEL.diag):
+        with pytest.raises(ns.errors.InputError, match="get is a name or several") as caught:
+            call(X, get=get)
+        assert "NT605" in str(caught.value)

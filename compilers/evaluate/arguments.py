@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import sympy as sp
 import torch
 from torch import Tensor
 
@@ -19,7 +20,11 @@ Params = Mapping[str, Any]
 
 
 def wanted_names(get: Get) -> tuple[str, ...]:
-    return (get,) if isinstance(get, str) else tuple(dict.fromkeys(get))
+    """The names, each once; InputError (NT605) for what is no name and no sequence of names."""
+    names = [get] if isinstance(get, str) else list(get) if isinstance(get, Iterable) else [get]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"get is a name or several, got {get!r}", code="NT605", hint='get="ntk" or ("nngp", "ntk")')
+    return tuple(dict.fromkeys(names))
 
 
 def as_dtype(dtype: Any) -> torch.dtype | None:
@@ -66,7 +71,9 @@ def as_parameters(name: str, known: Sequence[str], params: Params | None) -> dic
 
     InputError (NT604) for one that is missing or unknown, or is no positive finite number.
     """
-    given = dict(params or {})
+    if params is not None and not isinstance(params, Mapping):
+        raise InputError(f"params are values by name, got {type(params).__name__}", code="NT604", hint='{"s": 1.5}')
+    given = {k.name if isinstance(k, sp.Symbol) else k: value for k, value in (params or {}).items()}
     unknown = [k for k in given if k not in known]
     if unknown:
         raise InputError(

@@ -7,6 +7,7 @@ Quiñonero-Candela and Rasmussen 2005, Eq. 20. With all training inputs as landm
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -29,7 +30,12 @@ def landmark_numbers(landmarks: int | Sequence[int], samples: int, seed: int) ->
             )
         drawn = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))[:landmarks]
         return sorted(drawn.tolist())
-    numbers = [int(i) for i in landmarks]
+    try:
+        numbers = [operator.index(i) for i in landmarks]
+    except TypeError:
+        raise InputError(
+            f"landmarks is a number of training samples or a list of their numbers, got {landmarks!r}", code="NT621"
+        ) from None
     if len(set(numbers)) != len(numbers) or not numbers or not all(0 <= i < samples for i in numbers):
         raise InputError(f"landmarks are different numbers of training samples, 0 … {samples - 1}", code="NT621")
     return numbers
@@ -106,6 +112,8 @@ class Nystrom:
         return (vectors * function(values + self.ridge(which))) @ vectors.T
 
     def _inverse(self, values: Tensor) -> Tensor:
+        if not len(values):  # the kernel of the landmarks is zero
+            return values
         cutoff = len(values) * torch.finfo(values.dtype).eps * values.max()
         return torch.where(values > cutoff, 1 / values.clamp_min(1e-300), 0.0)
 

@@ -47,6 +47,7 @@ _BEGINS = re.compile(f"{_DEFINES.pattern}|{_KEYED.format('|'.join(sorted(STATEME
 _ENDS_BRACKETS = re.compile(f"{_DEFINES.pattern}|{_KEYED.format('|'.join(sorted(STATEMENTS - {'data'})))}")
 _OPEN, _CLOSE = "([{", ")]}"
 _OPERAND_END = frozenset({"NAME", "NUMBER", "_RPAR", "_RSQB", "TRSP", "_RBRACE"})
+_VALUE_END = _OPERAND_END | {"TRAINABLE", "FROZEN", "READOUT", "PER_SAMPLE"}  # what an attribute may follow
 _BRACKETS = {"_LPAR": 1, "_LSQB": 1, "_LBRACE": 1, "_RPAR": -1, "_RSQB": -1, "_RBRACE": -1}
 
 
@@ -287,6 +288,6 @@ def _attributes(tokens: list[Token]) -> list[Token]:
     for token in tokens:
         depth += _BRACKETS.get(token.type, 0)
         attribute = token.type == "WORD" and typed and depth == 0 and token.text in ATTRIBUTES
-        out.append(_keyword(token) if attribute and out[-1].type not in ("_COLON", "AXIS_COV") else _name(token))
+        out.append(_keyword(token) if attribute and out[-1].type in _VALUE_END else _name(token))
         typed = typed or (token.type == "_COLON" and depth == 0)
     return out
