@@ -212,3 +212,9 @@ def test_what_does_not_converge() -> None:
     hilbert = torch.tensor([[1 / (i + j + 1) for i in range(40)] for j in range(40)], dtype=torch.float64)
     with pytest.raises(InputError, match=r"NT622 .* at a residual of"):
         conjugate_gradients(lambda v: hilbert @ v, lambda v: v, torch.ones(40, 1, dtype=torch.float64), 1e-15, "NTK")
+
+
+def test_conjugate_gradients_of_a_zero_kernel() -> None:
+    low = ns.compile(ns.programs.mlp(depth=1, var_b=None))
+    with pytest.raises(ns.NetsorError, match="NT620 the NNGP kernel of the training inputs is zero"):
+        ns.predict(low, np.zeros((5, 2)), np.zeros(5), diag_reg=1e-3, solver="cg").gp(np.zeros((1, 2)))

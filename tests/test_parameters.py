@@ -274,3 +274,8 @@ def test_values_by_symbol_and_what_is_no_mapping() -> None:
     assert torch.equal(kernel(x, params={S: 1.5}).ntk, kernel(x, params={"s": 1.5}).ntk)
     with pytest.raises(InputError, match="params are values by name, got list"):
         kernel(x, params=[1.5])  # type: ignore[arg-type]
+
+
+def test_bind_takes_symbols() -> None:
+    p = ns.programs.mlp(var_w="s")
+    assert ns.bind(p, {sp.Symbol("s"): 2}) == ns.bind(p, {"s": 2}) == ns.programs.mlp(var_w=2)

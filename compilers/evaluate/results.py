@@ -16,7 +16,7 @@ from netsor.text.display import Table, Tabled
 TERM = "terms\n"  # no name begins like this
 
 
-@dataclass
+@dataclass(eq=False)
 class KernelResult(Tabled):
     """Kernels `[N1, N2, *output axes, *output axes′]`; None where they were not asked for.
 

@@ -67,6 +67,9 @@ class Conjugate:
 
     def _preconditioner(self, which: Which) -> Preconditioner:
         features, ridge = self.low.features(which), self.low.ridge(which)
+        if not float(ridge) > 0:
+            message = f"the {which.upper()} kernel of the training inputs is zero: its ridge is, too"
+            raise InputError(message, code="NT620", hint="inputs other than zero, or a program with biases")
         size = self.training.size(len(self.low.numbers), self.outputs)
         parts = [self.training.with_some((which,), rows, self.low.numbers)[which] for rows in self.training.rows(size)]
         phi = torch.cat([features(p.detach()) for p in parts])

@@ -16,8 +16,8 @@ from netsor.errors import InputError
 from netsor.functions import exact
 
 
-def bind(p: ir.ProgramLike, params: Mapping[str, ir.Number]) -> Program:
-    """The program with positive numbers for some of its parameters, by name.
+def bind(p: ir.ProgramLike, params: Mapping[str | sp.Symbol, ir.Number]) -> Program:
+    """The program with positive numbers for some of its parameters, by name or symbol.
 
     An irrational variance or multiplier becomes a float. InputError (NT604) for a name that is no parameter, NT109 for
     a value that is not positive.
@@ -27,12 +27,13 @@ def bind(p: ir.ProgramLike, params: Mapping[str, ir.Number]) -> Program:
     """
     p = as_program("ns.bind", p, parameters=True, abstract=True)
     known = facts.parameters(p.lines)
-    for name, value in params.items():
+    given = {k.name if isinstance(k, sp.Symbol) else k: value for k, value in params.items()}
+    for name, value in given.items():
         if name not in known:
             raise InputError(f"{p.name} has no parameter {name!r} (it has {', '.join(known) or 'none'})", code="NT604")
         if not quantity(f"the parameter {name}", value) > 0:
             raise InputError(f"the parameter {name} is {value}: parameters are positive numbers", code="NT109")
-    table: dict[sp.Basic, sp.Basic] = {ir.hyperparameter(name): exact(value) for name, value in params.items()}
+    table: dict[sp.Basic, sp.Basic] = {ir.hyperparameter(name): exact(value) for name, value in given.items()}
     lines = [_line(line, table) for line in p.lines]
     return Program.from_parts(p.name, p.widths, lines, p.outputs, p.gradients, p.returned, p.functions, p.accepted)
 
