@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import sympy as sp
 import torch
 from torch import Tensor
 
@@ -73,7 +72,7 @@ def as_parameters(name: str, known: Sequence[str], params: Params | None) -> dic
     """
     if params is not None and not isinstance(params, Mapping):
         raise InputError(f"params are values by name, got {type(params).__name__}", code="NT604", hint='{"s": 1.5}')
-    given = {k.name if isinstance(k, sp.Symbol) else k: value for k, value in (params or {}).items()}
+    given = {str(k): value for k, value in (params or {}).items()}
     unknown = [k for k in given if k not in known]
     if unknown:
         raise InputError(

@@ -27,7 +27,7 @@ def bind(p: ir.ProgramLike, params: Mapping[str | sp.Symbol, ir.Number]) -> Prog
     """
     p = as_program("ns.bind", p, parameters=True, abstract=True)
     known = facts.parameters(p.lines)
-    given = {k.name if isinstance(k, sp.Symbol) else k: value for k, value in params.items()}
+    given = {str(k): value for k, value in params.items()}
     for name, value in given.items():
         if name not in known:
             raise InputError(f"{p.name} has no parameter {name!r} (it has {', '.join(known) or 'none'})", code="NT604")
