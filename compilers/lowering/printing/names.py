@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from netsor.compilers.derive.entries.values import Copy
 from netsor.compilers.lowering.functions import Functions
@@ -71,8 +72,10 @@ class Names:
                 return f"{OWNER[x.copy]}{self.name(x.name)}"
             case Array():
                 return f"{OWNER[x.copy]}data[{x.name!r}]"
-            case _:
+            case int() | float() | None:
                 return repr(x)
+            case _:
+                assert_never(x)
 
     def all(self, xs: Iterable[Operand | None]) -> list[str]:
         return [self.one(x) for x in xs]

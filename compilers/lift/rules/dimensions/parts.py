@@ -216,8 +216,10 @@ def padded(size: int, before: int, after: int, mode: str) -> Positions:
                 where.append(i % size)
             case "replicate":
                 where.append(min(max(i, 0), size - 1))
-            case _:  # reflect
+            case "reflect":
                 where.append(-i if i < 0 else 2 * (size - 1) - i if i >= size else i)
+            case _:
+                raise AssertionError(mode)
     return where
 
 
