@@ -126,7 +126,8 @@ def fits(widths: Sequence[int], squares: Tensor) -> Tensor:
     two, one = _coefficients(n, squares, 2), _coefficients(n, squares, 1)
     a, b = torch.where(two[:, 1:] >= 0, two, one).T
     x, y = n.log() - n.log().mean(), (squares / (1 + (b / a)[:, None] / n)).log()
-    slope = ((x * y).sum(1) / (x * x).sum()).where(a > 0, math.nan)
+    some = a * n.max() > 1e-9 * b  # less of a/n is rounding
+    slope = ((x * y).sum(1) / (x * x).sum()).where(some, math.nan)
     return torch.stack([a, b, slope], 1)
 
 
