@@ -311,3 +311,14 @@ def test_draws_that_cannot_be_made_are_refused(option: dict[str, Any]) -> None:
 def test_dtypes_are_float32_and_float64(dtype: Any) -> None:
     with pytest.raises(ns.InputError, match="NT609"):
         ns.compile(programs.mlp(), dtype=dtype)
+
+
+def test_a_program_is_compiled_before_it_predicts() -> None:
+    with pytest.raises(ns.InputError, match=r"(?s)NT616.*got Program.*ns\.compile"):
+        ns.predict(programs.mlp(), np.ones((2, 2)), np.ones(2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tile", [0, -1, 2.5])
+def test_a_block_has_inputs(tile: Any) -> None:
+    with pytest.raises(ns.InputError, match=r"NT606.*tile"):
+        ns.compile(programs.mlp()).gram(np.ones((2, 2)), tile=tile)
