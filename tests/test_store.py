@@ -509,6 +509,9 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "get is nngp,ntk there and ntk here" in capsys.readouterr().err
     assert main([*command, "--force", "--get", "ntk"]) == 0
     assert ns.open_gram("K.zarr").names == ["ntk"]
+    assert main([*command, "--force", "--memory", "10kB"]) == 2  # refused, and the old store is there
+    assert "NT606" in capsys.readouterr().err
+    assert ns.open_gram("K.zarr").names == ["ntk"] and not ns.open_gram("K.zarr").missing
     assert sorted(f.name for f in tmp_path.iterdir()) == ["K.zarr", "X.npy"]
     for options in (["--processes", "2"], ["--resume"]):
         assert main(["kernel", "mlp", "--x", "X.npy", "-o", "K.npz", *options]) == 2

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from netsor.compilers.store.files import remove
+from netsor.compilers.store.cluster import connected
 from netsor.compilers.store.fill import gram
 from netsor.compilers.store.lazy import StoredGram, StoredKernel, open_gram
-from netsor.compilers.store.task import Task, refuse, refuse_sampled
+from netsor.compilers.store.task import Hands, Task, refuse, refuse_sampled
 
-__all__ = ["StoredGram", "StoredKernel", "Task", "gram", "open_gram", "refuse", "refuse_sampled", "remove"]
+__all__ = ["Hands", "StoredGram", "StoredKernel", "Task", "connected", "gram", "open_gram", "refuse", "refuse_sampled"]

@@ -11,39 +11,41 @@ import torch
 from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
+from netsor.compilers.store.cluster import clustered
 from netsor.compilers.store.files import Store, create, zarr
 from netsor.compilers.store.identity import difference, identity
 from netsor.compilers.store.layout import Block
 from netsor.compilers.store.lazy import StoredGram, stored
-from netsor.compilers.store.task import Task, chosen_tile, processes_of
+from netsor.compilers.store.task import Hands, Task, chosen_tile
 from netsor.compilers.store.workers import shared
 from netsor.errors import InputError
 
 
-def gram(task: Task, recursion: Recursion, path: str | Path, limits: Limits, processes: int) -> StoredGram:
+def gram(task: Task, recursion: Recursion, path: str | Path, limits: Limits, hands: Hands, force: bool) -> StoredGram:
     """The store with all blocks of a call. Those that are there are not computed again.
 
     Every block is the kernel's call on its inputs alone, computed by one thread: its numbers depend neither on the
-    other blocks nor on the number of processes.
+    other blocks nor on who computes them.
     """
     zarr()
-    target, count = Path(path), processes_of(processes)
-    found = _prepared(task, recursion, target, limits, count)
+    target = Path(path)
+    found = _prepared(task, recursion, target, limits, hands, force)
     todo = found.missing()
     if todo:
         with found.locked():
-            _fill(task, found, found.missing(), limits, count)
+            _fill(task, found, found.missing(), limits, hands)
     return stored(found)
 
 
-def _prepared(task: Task, recursion: Recursion, path: Path, limits: Limits, processes: int) -> Store:
-    """The store of this very call, made when there is none."""
-    old = Store(path) if path.exists() else None
-    tile = chosen_tile(task, recursion, limits, processes, None if old is None else old.layout.tile)
+def _prepared(task: Task, recursion: Recursion, path: Path, limits: Limits, hands: Hands, force: bool) -> Store:
+    """The store of this very call, made when there is none, or anew by `force`."""
+    old = Store(path) if path.exists() else None  # what is no store is not replaced either
+    known = None if old is None or force else old.layout.tile
+    tile = chosen_tile(task, recursion, limits, hands.processes, known)
     wanted = identity(task.kernel, task.names, task.one, task.two, tile)
-    if old is None:
+    if old is None or force:
         with one_thread():
-            create(path, task.kernel.program.name, task.layout(tile), wanted)
+            create(path, task.kernel.program.name, task.layout(tile), wanted, old)
         old = Store(path)
     unlike = difference(old.identity, wanted)
     if unlike is not None:
@@ -54,13 +56,13 @@ def _prepared(task: Task, recursion: Recursion, path: Path, limits: Limits, proc
     return old
 
 
-def _fill(task: Task, store: Store, todo: list[Block], limits: Limits, processes: int) -> None:
+def _fill(task: Task, store: Store, todo: list[Block], limits: Limits, hands: Hands) -> None:
     pairs = sum(map(store.layout.pairs, todo))
     total = sum(1 for _ in store.layout.blocks())
     kept = total - len(todo)
     try:
         with Progress(task.kernel.program.name, pairs, "pairs", limits.progress) as shown:
-            for block in _done(task, store, todo, processes, shown.ready):
+            for block in _done(task, store, todo, hands, shown.ready):
                 kept += 1
                 shown.done(store.layout.pairs(block))
     except KeyboardInterrupt:
@@ -70,10 +72,12 @@ def _fill(task: Task, store: Store, todo: list[Block], limits: Limits, processes
 
 
 def _done(
-    task: Task, store: Store, todo: list[Block], processes: int, ready: Callable[[], None]
+    task: Task, store: Store, todo: list[Block], hands: Hands, ready: Callable[[], None]
 ) -> Iterable[Block]:  # fmt: skip
-    if processes > 1 and len(todo) > 1:
-        return shared(task, store.path, min(processes, len(todo)), todo, ready)
+    if hands.client is not None:
+        return clustered(task, store, hands.client, todo, ready)
+    if hands.processes > 1 and len(todo) > 1:
+        return shared(task, store.path, min(hands.processes, len(todo)), todo, ready)
     return _by_one(task, store, todo)
 
 

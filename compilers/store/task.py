@@ -142,8 +142,30 @@ def _all(task: Task) -> list[Any]:
     return [*task.one.arrays.values(), *(() if task.two is None else task.two.arrays.values())]
 
 
-def processes_of(number: Any) -> int:
-    """NT640 unless a positive whole number."""
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise InputError(f"processes is a positive whole number, got {number!r}", code="NT640")
-    return number
+@dataclass(frozen=True)
+class Hands:
+    """Who computes the blocks of a store: so many processes, or the workers of a Dask cluster."""
+
+    processes: int = 1
+    client: Any = None
+
+    @staticmethod
+    def of(processes: Any, engine: Any, client: Any) -> Hands:
+        """As a call says it; NT640 for what does not go together."""
+        if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+            raise InputError(f"processes is a positive whole number, got {processes!r}", code="NT640")
+        if engine not in ("local", "dask"):
+            raise InputError(f"engine is 'local' or 'dask', got {engine!r}", code="NT640")
+        if (engine == "dask") != (client is not None):
+            raise InputError(
+                "engine='dask' and client= go together", code="NT640",
+                hint="kernel.gram(x, store=…, engine='dask', client=dask.distributed.Client(…))",
+            )  # fmt: skip
+        if client is not None and (not hasattr(client, "scheduler_info") or getattr(client, "asynchronous", False)):
+            raise InputError(
+                f"client is a dask.distributed.Client that is not asynchronous, got {type(client).__name__}",
+                code="NT640",
+            )
+        if client is not None and processes != 1:
+            raise InputError("the workers of a cluster are its processes: leave out processes=", code="NT640")
+        return Hands(processes, client)
