@@ -174,13 +174,13 @@ class Run:
         self.scope = dict(vars(load(source, "plan")))
         self.plan, self.each_names, self.pair_names = printed(recursion)
         one, two = (as_inputs(self.scope["INPUTS"], v, None, None) for v in (x, x2))
-        self.sizes: dict[Any, dict[str, int]] = {}
-        self.samples: dict[Any, int] = {}
+        self.sizes: dict[Copy, dict[str, int]] = {}
+        self.samples: dict[Copy, int] = {}
         batches = [self.each(data) for data in (one, two)]
         a, b = batches[0].rows(slice(None)), batches[1].cols(slice(None))
-        self.sizes = {1: one.features(), 2: two.features(), 0: one.features()}
+        self.sizes = {Copy.FIRST: one.features(), Copy.SECOND: two.features(), Copy.NONE: one.features()}
         self.sizes[Copy.SHORTER] = {k: min(n, self.sizes[Copy.SECOND][k]) for k, n in self.sizes[Copy.FIRST].items()}
-        self.samples = {1: one.samples, 2: two.samples}
+        self.samples = {Copy.FIRST: one.samples, Copy.SECOND: two.samples}
         out: dict[str, Any] = {}
         found = self.plan.pairs
         given = {"a": a, "b": b, "out": out, "terms": {}, "shorter": runtime.shorter(a.data, b.data)}
