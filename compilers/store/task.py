@@ -88,8 +88,8 @@ def kernels(result: KernelResult) -> dict[str, Any]:
 def refuse_pairs(name: str) -> UnsupportedError:
     """Expectations of several variables that no quadrature takes are sampled pair by pair."""
     return UnsupportedError(
-        f"{name} has no store: expectations of several Gaussian variables are sampled, for each pair and block anew, and"
-        " their errors would make the matrix indefinite", code="NT702", severity="error",
+        f"{name} has no store: expectations of several Gaussian variables are sampled, for each pair and block anew,"
+        " and their errors would make the matrix indefinite", code="NT702", severity="error",
         hint="kernel.gram without store=, whose error says how far",
     )  # fmt: skip
 
