@@ -279,7 +279,7 @@ LONG = {
     "compilers/reference/interpreter.py": 350,
     "compilers/render/writer.py": 320,
     "compilers/runtime/__init__.py": 450,
-    "netsor/build/program.py": 620,
+    "netsor/build/program.py": 610,
     "netsor/ir.py": 400,
     "netsor/parser/statements.py": 330,
     "netsor/run/lines.py": 350,
