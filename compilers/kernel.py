@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
+from netsor.compilers.lowering.module import signature
 from netsor.compilers.native.choice import Backends
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
@@ -124,19 +125,26 @@ class Kernel:
         self, path: str | Path, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits,
         hands: stores.Hands, params: Params | None, force: bool,
     ) -> stores.StoredGram:  # fmt: skip
-        parts = self._parts(get)
-        if parts.rest:
-            raise stores.refuse_sampled(self.program.name, parts.why)
+        parts, given = self._parts(get), self._given(params)
         inside = calls.is_inside(x1, x2, params)
         stores.refuse(self, get, not inside and (ragged.is_ragged(x1) or ragged.is_ragged(x2)), inside)
-        one, two = self._inputs(self._module(get), x1, x2, self._given(params))
+        wanted = signature(self._program_for(get)) if parts.rest else self._module(get).INPUTS
+        one, two = self._inputs(wanted, x1, x2, given)
         stores.refuse(self, get, False, gram.tracked(one, two))
         if two is not None and gram.same(one, two):
             two = None
         kernel = copy.copy(self)
-        kernel.backends = self.backends.settled(get, self._recursion)  # whatever a block alone takes
-        task = stores.Task(kernel, kernel._run, get, one, two)
-        return stores.gram(task, self._recursion(get), path, limits, hands, force)
+        if parts.exact:
+            kernel.backends = self.backends.settled(parts.exact, self._recursion)  # whatever a block alone takes
+        if not parts.rest:
+            task = stores.Task(kernel, kernel._run, get, one, two)
+            sides = partial(stores.chosen_tile, task, self._recursion(get))
+            return stores.gram(task, sides, path, limits, hands, force)
+        stores.refuse_hands(self.program.name, hands, parts.why)
+        program, memory = self._program_for(parts.rest, given), limits.memory or SAMPLES
+        draws = stores.Draws(program, parts.rest, one, two, self.options, memory, parts.why, limits.progress)
+        some = stores.SampledTask(kernel, kernel._run, get, one, two, draws)
+        return stores.gram(some, some.tile, path, limits, hands, force)
 
     def diag(self, x: Arrays, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
         """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
@@ -159,7 +167,7 @@ class Kernel:
         if ragged.is_ragged(x1) or ragged.is_ragged(x2):
             return ragged.call(lambda a, b, some: self._run(a, b, get, some, params), x1, x2, self.program.name, limits)
         module = self._module(get)
-        one, two = self._inputs(module, x1, x2, params)
+        one, two = self._inputs(module.INPUTS, x1, x2, params)
         if two is not None and gram.same(one, two):
             two = None
         return self._whole(module, one, two, get, limits)
@@ -205,18 +213,18 @@ class Kernel:
         return result
 
     def _inputs(
-        self, module: Any, x1: Any, x2: Any, params: Mapping[str, Tensor] | None = None
+        self, wanted: Any, x1: Any, x2: Any, params: Mapping[str, Tensor] | None = None
     ) -> tuple[Inputs, Inputs | None]:
-        one = as_inputs(module.INPUTS, x1, self.dtype, self.device, params)
+        one = as_inputs(wanted, x1, self.dtype, self.device, params)
         if x2 is None:
             return one, None
-        two = as_inputs(module.INPUTS, x2, self.dtype, self.device, params)
+        two = as_inputs(wanted, x2, self.dtype, self.device, params)
         one.same_features(two)
         if one.dtype != two.dtype and self.dtype is None:
             common = torch.promote_types(one.dtype, two.dtype)
             one, two = (
-                as_inputs(module.INPUTS, one.arrays, common, None, params),
-                as_inputs(module.INPUTS, two.arrays, common, None, params),
+                as_inputs(wanted, one.arrays, common, None, params),
+                as_inputs(wanted, two.arrays, common, None, params),
             )
         return one, two
 

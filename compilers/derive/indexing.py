@@ -9,30 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import TYPE_CHECKING, assert_never
 
 from netsor import ir
-from netsor.compilers.derive.entries.terms import Deltas, Term, Terms, collect, sum_left, swap
-from netsor.compilers.derive.entries.values import (
-    ZERO,
+from netsor.compilers.derive.entries.arithmetic import mul, rewrite, sum_over
+from netsor.compilers.derive.entries.indices import (
     ComposedIndexError,
     Const,
     Copy,
-    Ind,
     Index,
     Inv,
     Off,
     Renaming,
     Sym,
-    Value,
     Win,
-    mul,
-    rewrite,
-    sum_over,
-    symbols,
+    copy_over,
 )
-from netsor.compilers.derive.nodes import AnyNode, Indexed
-from netsor.compilers.derive.requests import Ref, Requests
+from netsor.compilers.derive.entries.terms import Deltas, Term, Terms, collect, sum_left, swap
+from netsor.compilers.derive.entries.traversal import symbols
+from netsor.compilers.derive.entries.values import MEAN, ZERO, Ind, Kind, Space, Value
+from netsor.compilers.derive.nodes import Indexed
+from netsor.compilers.derive.references import AnyRef, Ref, ScalarRef
+from netsor.compilers.derive.requests import Requests
 from netsor.indexing import IndexMap, Read, index_map
 
 if TYPE_CHECKING:
@@ -73,19 +71,20 @@ class Map:
     def _gathered(self, m: IndexMap, r: Read, q: Requests, dim: ir.Dim, copy: Copy) -> None:
         """The child at the position that is read."""
         if r.at is None:
-            self._inner(q, dim, copy, Const(r.offsets[0], dim.size, _own(dim.size, copy)), False)
-        elif m.tap is None:
-            self._inner(q, dim, copy, Off(self.outer[r.at], -r.offsets[0]), m.outside != "never")
-        else:
+            self._inner(q, dim, copy, Const(r.offsets[0], dim.size, copy_over(dim.size, copy)), False)
+        elif m.tap is not None:
             wrap = dim.size if m.outside == "wrap" else None
             index = Win(self.outer[r.at], self.outer[m.tap], r.offsets, r.stride, wrap)
             self._inner(q, dim, copy, index, wrap is None)
+        else:
+            assert r.stride == 1 and m.outside != "wrap", "no index of the recursion says this"
+            self._inner(q, dim, copy, Off(self.outer[r.at], -r.offsets[0]), m.outside != "never")
 
     def _scattered(self, m: IndexMap, r: Read, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
         """The child where its position is the index outside."""
         t = self.outer[r.axis]
         if r.at is None:
-            own = _own(t.size, copy)
+            own = copy_over(t.size, copy)
             self.factors.append(Ind(t, Const(r.offsets[0], t.size, own), t.size, own))
             return
         (tap,) = self.summed
@@ -93,41 +92,41 @@ class Map:
         self._inner(q, sizes[r.at], copy, Inv(t, tap, r.offsets, r.stride, wrap), True)
 
 
-def _own(size: ir.Size, copy: Copy) -> Copy:
-    """The copy of a position on an axis: the data's own where they decide its size."""
-    return 0 if isinstance(size, int) else copy
-
-
 def _key(line: ir.IndexForm) -> IndexMap:
     """What two index forms must share to count as the same map."""
     return replace(index_map(line), tap=None)
 
 
-def own_copy(a: Ref) -> Copy:
+def own_copy(a: AnyRef) -> Copy:
     """The copy that a reference's data-sized axes belong to."""
-    if a.copy != 0:
+    if a.copy is not Copy.NONE:
         return a.copy
-    copy: Copy = 0
+    copy = Copy.NONE
     for s in a.symbols:
-        if s.copy not in (0, "m"):
+        if s.copy not in (Copy.NONE, Copy.SHORTER):
             return s.copy
-        copy = 1 if s.copy == "m" else copy
+        copy = Copy.FIRST if s.copy is Copy.SHORTER else copy
     return copy
 
 
+def form(a: Ref) -> Indexed:
+    """The index form that a reference is to."""
+    assert isinstance(a.node, Indexed)
+    return a.node
+
+
 def side(q: Requests, a: Ref) -> Map:
-    node = cast(Indexed, a.node)
-    return Map(q, node.line, dict(a.binding), node.line.of.dims, own_copy(a))
+    line = form(a).line
+    return Map(q, line, dict(a.binding), line.of.dims, own_copy(a))
 
 
 def child(q: Requests, a: Ref, inner: dict[ir.Axis, Sym]) -> Ref:
-    return q.child(a, cast(AnyNode, cast(Indexed, a.node).of), a.copy, inner)
+    return q.child(a, form(a).of, a.copy, inner)
 
 
 def renamed(q: Requests, a: Ref) -> Ref:
     """The child of a Rename, with its own axes bound to the parent's symbols."""
-    node = cast(Indexed, a.node)
-    return q.child(a, cast(AnyNode, node.of), a.copy, _renaming(node.line, dict(a.binding)))
+    return q.child(a, form(a).of, a.copy, _renaming(form(a).line, dict(a.binding)))
 
 
 def _renaming(line: ir.IndexForm, table: Mapping[ir.Axis, Sym]) -> dict[ir.Axis, Sym]:
@@ -138,22 +137,22 @@ def _renaming(line: ir.IndexForm, table: Mapping[ir.Axis, Sym]) -> dict[ir.Axis,
 # ---------------------------------------------------------------- one side
 
 
-def one_sided(q: Requests, kind: str, a: Ref, b: Ref) -> Terms:
+def one_sided(q: Requests, kind: Kind, a: Ref, b: Ref) -> Terms:
     """K or T with an index form on the left, the child being asked in full."""
     m = side(q, a)
     return _apply(q, m, q.pair(kind, child(q, a, m.inner), b), _space(a, b))
 
 
-def mapped_mean(q: Requests, kind: str, a: Ref) -> Terms:
-    if index_map(cast(Indexed, a.node).line).is_renaming:
-        value = q.one(kind, renamed(q, a))
+def mapped_mean(q: Requests, a: Ref) -> Terms:
+    if index_map(form(a).line).is_renaming:
+        value = q.one(MEAN, renamed(q, a))
         return () if value == ZERO else ((frozenset(), value),)
     m = side(q, a)
-    value = q.one(kind, child(q, a, m.inner))
+    value = q.one(MEAN, child(q, a, m.inner))
     return () if value == ZERO else _apply(q, m, ((frozenset(), value),), _space(a, a))
 
 
-def mapped_scalar(rules: Rules, line: ir.IndexForm, a: Ref) -> Value:
+def mapped_scalar(rules: Rules, line: ir.IndexForm, a: ScalarRef) -> Value:
     """An index form of scalars."""
     if index_map(line).is_renaming:
         table = dict(a.binding)
@@ -164,12 +163,12 @@ def mapped_scalar(rules: Rules, line: ir.IndexForm, a: Ref) -> Value:
     return terms[0][1] if terms else ZERO
 
 
-def _space(a: Ref, b: Ref) -> Any:
-    copies = {own_copy(a), own_copy(b)} - {0}
+def _space(a: AnyRef, b: AnyRef) -> Space:
+    copies = {own_copy(a), own_copy(b)} - {Copy.NONE}
     return "const" if not copies else "pair" if len(copies) == 2 else "input"
 
 
-def _apply(q: Requests, m: Map, terms: Terms, space: Any) -> Terms:
+def _apply(q: Requests, m: Map, terms: Terms, space: Space) -> Terms:
     """Put a left map into a result."""
     out: list[Term] = []
     for deltas, value in terms:
@@ -194,12 +193,12 @@ def masks(m: Map, present: frozenset[Sym], bound: Mapping[Sym, Sym] | None = Non
     """
     shared = m.both | {left for r, left in (bound or {}).items() if left.copy != r.copy}
     return [
-        Ind(index, None, s.size, "m" if s in shared else s.copy)
+        Ind(index, None, s.size, Copy.SHORTER if s in shared else s.copy)
         for s, index in m.table.items() if m.masked[s] and s not in present
     ]  # fmt: skip
 
 
-def put(q: Requests, value: Value, table: dict[Sym, Index], space: Any) -> Value:
+def put(q: Requests, value: Value, table: dict[Sym, Index], space: Space) -> Value:
     """Replace plain symbols by indices; a composite value becomes an entry first."""
     if not table.keys() & symbols(value):
         return value
@@ -212,7 +211,7 @@ def put(q: Requests, value: Value, table: dict[Sym, Index], space: Any) -> Value
 # ---------------------------------------------------------------- both sides
 
 
-def joint(q: Requests, kind: str, a: Ref, b: Ref) -> Terms | None:
+def joint(q: Requests, kind: Kind, a: Ref, b: Ref) -> Terms | None:
     """The rule for equal maps on both sides; None when it does not apply."""
     if not (isinstance(a.node, Indexed) and isinstance(b.node, Indexed)):
         return None
@@ -247,7 +246,7 @@ def _unify(ma: Map, mb: Map) -> None:
             del mb.table[other], mb.masked[other]
 
 
-def _apply_joint(q: Requests, ma: Map, mb: Map, terms: Terms, space: Any) -> Terms:
+def _apply_joint(q: Requests, ma: Map, mb: Map, terms: Terms, space: Space) -> Terms:
     out: list[Term] = []
     table = ma.table | mb.table
     for deltas, value in terms:
@@ -287,7 +286,7 @@ def _free(index: Index) -> Sym:
             assert_never(index)
 
 
-def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) -> Terms:
+def _joint_unwindow(q: Requests, kind: Kind, a: Ref, b: Ref, ma: Map, mb: Map) -> Terms:
     """Both sides sum over taps: a delta over taps is resolved first, then both sides move with one tap."""
     (ta,), (tb,) = ma.summed, mb.summed
     terms = q.pair(kind, child(q, a, ma.inner), child(q, b, mb.inner))
@@ -304,7 +303,7 @@ def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) ->
 
 
 def _same_tap(
-    q: Requests, ma: Map, right: dict[Sym, Any], deltas: frozenset[tuple[Sym, Sym]], value: Value, tap: Sym, space: Any
+    q: Requests, ma: Map, right: dict[Sym, Inv], deltas: Deltas, value: Value, tap: Sym, space: Space
 ) -> Terms:  # fmt: skip
     kept, bound, factors = _moved(deltas, ma.table, right)
     present = symbols(value) | bound.keys()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from netsor.compilers.store.cluster import connected
+from netsor.compilers.store.draws import Draws, SampledTask
 from netsor.compilers.store.fill import gram
 from netsor.compilers.store.lazy import StoredGram, StoredKernel, open_gram
-from netsor.compilers.store.task import Hands, Task, refuse, refuse_sampled
+from netsor.compilers.store.task import Hands, Task, chosen_tile, refuse, refuse_hands
 
-__all__ = ["Hands", "StoredGram", "StoredKernel", "Task", "connected", "gram", "open_gram", "refuse", "refuse_sampled"]
+__all__ = [
+    "Draws", "Hands", "SampledTask", "StoredGram", "StoredKernel", "Task", "chosen_tile", "connected", "gram",
+    "open_gram", "refuse", "refuse_hands",
+]  # fmt: skip

@@ -10,39 +10,44 @@ import torch
 
 from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import Progress
-from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.store.cluster import clustered
 from netsor.compilers.store.files import Store, create, zarr
-from netsor.compilers.store.identity import difference, identity
+from netsor.compilers.store.identity import difference
 from netsor.compilers.store.layout import Block
 from netsor.compilers.store.lazy import StoredGram, stored
-from netsor.compilers.store.task import Hands, Task, chosen_tile
+from netsor.compilers.store.task import Hands, Task
 from netsor.compilers.store.workers import shared
 from netsor.errors import InputError
 
+Sides = Callable[[Limits, int, int | None], int]  # limits, processes, the tile of a store that exists
 
-def gram(task: Task, recursion: Recursion, path: str | Path, limits: Limits, hands: Hands, force: bool) -> StoredGram:
+
+def gram(task: Task, sides: Sides, path: str | Path, limits: Limits, hands: Hands, force: bool) -> StoredGram:
     """The store with all blocks of a call. Those that are there are not computed again.
 
-    Every block is the kernel's call on its inputs alone, computed by one thread: its numbers depend neither on the
-    other blocks nor on who computes them.
+    Every block is computed by one thread from its inputs alone (and, of a sampled kernel, the draws of all): its
+    numbers depend neither on the other blocks nor on who computes them. `sides` gives the inputs per side of a block.
     """
     zarr()
     target = Path(path)
-    found = _prepared(task, recursion, target, limits, hands, force)
+    found = _prepared(task, sides, target, limits, hands, force)
     todo = found.missing()
     if todo:
         with found.locked():
-            _fill(task, found, found.missing(), limits, hands)
+            todo = found.missing()
+            with one_thread():
+                task.begin(found, todo)
+            _fill(task, found, todo, limits, hands)
+    task.end(found)
     return stored(found)
 
 
-def _prepared(task: Task, recursion: Recursion, path: Path, limits: Limits, hands: Hands, force: bool) -> Store:
+def _prepared(task: Task, sides: Sides, path: Path, limits: Limits, hands: Hands, force: bool) -> Store:
     """The store of this very call, made when there is none, or anew by `force`."""
     old = Store(path) if path.exists() else None  # what is no store is not replaced either
     known = None if old is None or force else old.layout.tile
-    tile = chosen_tile(task, recursion, limits, hands.processes, known)
-    wanted = identity(task.kernel, task.names, task.one, task.two, tile)
+    tile = sides(limits, hands.processes, known)
+    wanted = task.identity(tile)
     if old is None or force:
         with one_thread():
             create(path, task.kernel.program.name, task.layout(tile), wanted, old)

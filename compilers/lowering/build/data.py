@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from netsor import ir
-from netsor.compilers.derive.entries.values import Sym
+from netsor.compilers.derive.entries.indices import Copy, Sym
 from netsor.compilers.derive.nodes import unsupported
 from netsor.compilers.lowering.build.reads import FEATURE
 from netsor.compilers.lowering.build.scope import NOTHING, Scope
@@ -16,7 +16,7 @@ from netsor.compilers.lowering.plan.operations import Apply
 from netsor.compilers.lowering.plan.order import Store
 from netsor.indexing import IndexMap, index_map
 
-LINE: frozenset[Any] = frozenset(("s",))
+LINE = frozenset((Copy.OWN,))
 
 
 class DataArrays:
@@ -39,7 +39,7 @@ class DataArrays:
 
     @staticmethod
     def _array(var: ir.Var, features: bool) -> Array:
-        return Array(var.name, "s", _layout(var.axes, var, features))
+        return Array(var.name, Copy.OWN, _layout(var.axes, var, features))
 
     def _made(self, line: ir.Line) -> Operand:
         match line:
@@ -103,18 +103,17 @@ class DataArrays:
         moving = [r.at for r in m.reads if r.at is not None]
         rest = [a for a in line.of.axes if a not in axes]
         dims = tuple(self._dim(line.of, a) for a in axes)
-        sizes = tuple(self.scope.size(line.out.size(a), "s") for a in moving)
+        sizes = tuple(self.scope.size(line.out.size(a), Copy.OWN) for a in moving)
         offsets = tuple(zip(*(r.offsets for r in m.reads), strict=True))
         stride = tuple(r.stride for r in m.reads)
         of = self.need(line.of)
         have = [*moving, *([] if m.tap is None else [m.tap]), *rest]
         self.scope.code.stem = line.out.name
         axes_have = _layout(have, line.out, True)
-        at_tap = (
-            axes_have
-            if m.tap is not None
-            else axes_have._replace(axes=(*axes_have.axes[: len(moving)], None, *axes_have.axes[len(moving) :]))
-        )
+        at_tap = axes_have
+        if m.tap is None:
+            before, after = axes_have.axes[: len(moving)], axes_have.axes[len(moving) :]
+            at_tap = axes_have._replace(axes=(*before, None, *after))
         found: Operand = self.scope.code.make(do.Windows, at_tap, of, dims, offsets, stride, sizes, m.outside == "wrap")
         if m.tap is None:
             marks = (*[Mark.KEEP] * (1 + len(moving)), 0)
@@ -150,4 +149,4 @@ def _layout(axes: Sequence[ir.Axis], var: ir.Var, features: bool) -> Layout:
 
 
 def _sym(axis: ir.Axis, var: ir.Var) -> Sym:
-    return Sym(0, var.size(axis), "s", axis.name)
+    return Sym(0, var.size(axis), Copy.OWN, axis.name)
