@@ -56,6 +56,7 @@ from netsor.compilers.derive.references import Ref, Scope
 from netsor.compilers.derive.scalars import scalar_function
 from netsor.errors import UnsupportedError
 from netsor.functions import Head, expression_parity
+from netsor.indexing import index_map
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules
@@ -220,7 +221,7 @@ class Expectations:
                 for c, child in node.terms:
                     body += self._open(scope, c * child.symbol, (child,), ref, right)
             case Indexed():
-                if not isinstance(node.line, ir.Rename):
+                if not index_map(node.line).is_renaming:
                     raise _not_gaussian(node)
                 body = scope.add(indexing.renamed(self.rules.q, ref), right)
             case One() | Atom() | DataNode() | Product() | Reduced():
