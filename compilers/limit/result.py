@@ -15,6 +15,7 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
+from netsor.build.program import Program
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.limit.answers import Answer, LineAnswers, Question
 from netsor.compilers.limit.functions import Functions
@@ -38,7 +39,7 @@ class LimitResult(Tabled):
     """
 
     def __init__(
-        self, p: Any, groups: Sequence[Group], coupled: bool, options: dict[str, Any],
+        self, p: Program, groups: Sequence[Group], coupled: bool, options: dict[str, Any],
         methods: tuple[str, ...] = METHODS,
     ) -> None:  # fmt: skip
         self.program = p
