@@ -51,13 +51,21 @@ def compile(
     >>> kernel([[1.0, 1.0]]).ntk  # ¾‖x‖²/d + 7/4 (Tensor Programs II, E.1)
     tensor([[2.5000]], dtype=torch.float64)
     """
-    p = as_program("ns.compile", p, parameters=True)
+    program = as_program("ns.compile", p, parameters=True)
     if output is not None:
-        p = with_output(p, output)
+        program = with_output(program, output)
     if not assume_gia:
-        refuse_unless_valid(p)
-    p = in_convention(p, convention)
-    return Kernel(p, device, dtype, assume_gia, as_draws(tol, samples, seed), fuse, convention, backend)
+        refuse_unless_valid(program)
+    return Kernel(
+        in_convention(program, convention),
+        device,
+        dtype,
+        assume_gia,
+        as_draws(tol, samples, seed),
+        fuse,
+        convention,
+        backend,
+    )
 
 
 def in_convention(p: Program, convention: str) -> Program:

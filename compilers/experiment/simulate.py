@@ -84,7 +84,7 @@ class _Runner:
     """What is compared, of one width and seed: nngp, ntk, ntk_autograd, terms.*, output.*, vectors.*, scalars."""
 
     def __init__(
-        self, p: Any, groups: Sequence[Group], methods: Sequence[Method], vectors: Sequence[str],
+        self, p: Program, groups: Sequence[Group], methods: Sequence[Method], vectors: Sequence[str],
         scalars: Mapping[str, ir.Var], dtype: torch.dtype, device: str,
     ) -> None:  # fmt: skip
         self.p = p
@@ -148,12 +148,12 @@ def _outputs(networks: Sequence[Network], results: Sequence[Any], name: str) -> 
     return total
 
 
-def _with_backward(p: Any) -> Any:
+def _with_backward(p: Program) -> Program:
     """The program with its backward lines, which are added when it states no gradients."""
     return with_backward(p) if trained(p.lines) else p
 
 
-def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit: float) -> None:
+def _fits(p: Program, groups: Sequence[Group], width: int, dtype: torch.dtype, limit: float) -> None:
     needed = max(random_arrays.memory(p, g.binding(p, width), dtype.itemsize) for g in groups)
     if needed > limit:
         raise InputError(
@@ -162,20 +162,20 @@ def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit
         )  # fmt: skip
 
 
-def _vector(p: Any, name: str) -> ir.Var:
+def _vector(p: Program, name: str) -> ir.Var:
     var = lookup(p, name)
     if var is None or var.kind not in "GH":
         raise InputError(f"the program has no vector called {name} (it has {known(p)})", code="NT605")
     return var
 
 
-def _compiled(p: Any, x: Any, vectors: Sequence[str]) -> Any:
+def _compiled(p: Program, x: Any, vectors: Sequence[str]) -> Any:
     from netsor.compilers.compile import compile
 
     return compile(p)(x, get=("nngp", "ntk", *vectors))
 
 
-def _returned(p: Any, names: Sequence[str] | None) -> dict[str, ir.Var]:
+def _returned(p: Program, names: Sequence[str] | None) -> dict[str, ir.Var]:
     """The scalars that are compared: those named, by default all that a program without outputs returns."""
     known = {r.name: r.value for r in p.returned}
     wanted = [name for name in known if not p.outputs] if names is None else names
@@ -206,7 +206,7 @@ def _tensor(value: Any) -> torch.Tensor:
 
 
 def _limits(
-    p: Any, limit: Any, scalars: Mapping[str, ir.Var], errors: Mapping[str, torch.Tensor]
+    p: Program, limit: Any, scalars: Mapping[str, ir.Var], errors: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:  # fmt: skip
     """The limit by the names that the runner uses; scalars that may be zero are left out: deviations are relative."""
     if limit is False:

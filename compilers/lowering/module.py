@@ -75,7 +75,7 @@ def _tail(r: Recursion) -> list[str]:
     ]  # fmt: skip
 
 
-def signature(program: Any) -> dict[str, tuple[str, tuple[tuple[str, int | None], ...]]]:
+def signature(program: ir.ProgramLike) -> dict[str, tuple[str, tuple[tuple[str, int | None], ...]]]:
     """What the module asks for: data and per-sample scalars, with the names and fixed sizes of their axes."""
     found: dict[str, tuple[str, tuple[tuple[str, int | None], ...]]] = {}
     for line in facts.given(program.lines):

@@ -57,7 +57,7 @@ class Inputs:
         return sp.Symbol("d", positive=True)
 
 
-def symbolic_inputs(program: Any, x: Any, x2: Any, gram: Any, sizes: Mapping[str, int]) -> Inputs:
+def symbolic_inputs(program: ir.ProgramLike, x: Any, x2: Any, gram: Any, sizes: Mapping[str, int]) -> Inputs:
     """The inputs that the arguments of `symbolic` mean."""
     if x is not None:
         return _from_arrays(program, x, x2)
@@ -89,7 +89,7 @@ def _symbol_of(name: str, left: Position, right: Position) -> sp.Expr:
     return sp.Symbol(f"{symbol.name}({name})", real=True)
 
 
-def _from_arrays(program: Any, x: Any, x2: Any) -> Inputs:
+def _from_arrays(program: ir.ProgramLike, x: Any, x2: Any) -> Inputs:
     wanted = [line.out for line in facts.given(program.lines)]
     arrays: dict[tuple[str, int], Any] = {}
     sizes: dict[tuple[str, int], int] = {}
