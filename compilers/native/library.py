@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -98,10 +98,15 @@ class Library:
         def run(part: range) -> int:
             return int(self._block(block, part.start, part.stop))
 
-        threads = min(torch.get_num_threads(), n, n * m // ALONE)
-        if threads < 2:
-            return run(range(n))
-        return sum(_pool(threads).map(run, _shares(n, threads, upper)))
+        return sum(shared(run, n, n * m, upper))
+
+
+def shared(run: Callable[[range], int], rows: int, work: int, upper: bool) -> list[int]:
+    """Rows among the threads; the numbers that come of it."""
+    threads = min(torch.get_num_threads(), rows, work // ALONE)
+    if threads < 2:
+        return [run(range(rows))]
+    return list(_pool(threads).map(run, _shares(rows, threads, upper)))
 
 
 def array(kind: Any, values: Sequence[Any]) -> Any:

@@ -5,7 +5,7 @@ No text of a program stands in it: names are numbered, numbers are written in he
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 import torch
@@ -121,28 +121,9 @@ class _Tile:
         return f"const T *restrict {name} = b->two + {place} * b->ld2 + j0;"
 
     def _operation(self, made: Instruction) -> str:
-        x = [self._argument(a) for a in made.args]
-        match made.op:
-            case "gram":
-                return f"g{made.which}[j]"
-            case "same":
-                return x[0]
-            case "add" | "sub" | "mul" | "div":
-                return f"{x[0]} {SIGNS[made.op]} {x[1]}"
-            case "neg":
-                return f"-{x[0]}"
-            case "abs":
-                return f"ABS({x[0]})"
-            case "sqrt":
-                return f"SQRT({x[0]})"
-            case "at least":
-                return f"{x[0]} < {x[1]} ? {x[1]} : {x[0]}"
-            case "at most":
-                return f"{x[0]} > {x[1]} ? {x[1]} : {x[0]}"
-            case "where":
-                return f"{x[0]} >= 0 ? {x[1]} : {x[2]}"
-            case _:
-                raise AssertionError(made.op)
+        if made.op == "gram":
+            return f"g{made.which}[j]"
+        return operation(made.op, [self._argument(a) for a in made.args])
 
     def _argument(self, arg: Argument) -> str:
         match arg:
@@ -156,6 +137,29 @@ class _Tile:
                 return f"(T){float(arg).hex()}"
             case _:
                 assert_never(arg)
+
+
+def operation(op: str, x: Sequence[str]) -> str:
+    """An operation of numbers as C."""
+    match op:
+        case "same":
+            return x[0]
+        case "add" | "sub" | "mul" | "div":
+            return f"{x[0]} {SIGNS[op]} {x[1]}"
+        case "neg":
+            return f"-{x[0]}"
+        case "abs":
+            return f"ABS({x[0]})"
+        case "sqrt":
+            return f"SQRT({x[0]})"
+        case "at least":
+            return f"{x[0]} < {x[1]} ? {x[1]} : {x[0]}"
+        case "at most":
+            return f"{x[0]} > {x[1]} ? {x[1]} : {x[0]}"
+        case "where":
+            return f"{x[0]} >= 0 ? {x[1]} : {x[2]}"
+        case _:
+            raise AssertionError(op)
 
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}

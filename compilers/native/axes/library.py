@@ -1,0 +1,77 @@
+"""The compiled tiles of the pairs of one plan for inputs of given shapes, and their call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.lowering.plan import order
+from netsor.compilers.native import compiler
+from netsor.compilers.native.axes.sides import Shapes, Sides
+from netsor.compilers.native.axes.text import Text
+from netsor.compilers.native.axes.walk.statements import Walk
+from netsor.compilers.native.expectations import Missing, Series
+from netsor.compilers.native.library import array, shared
+from netsor.compilers.native.pairs import Functions
+
+LARGE = 64 << 20  # bytes of a tile, above which torch takes the pairs
+
+
+class Block(ctypes.Structure):
+    """`Block` of the C text."""
+
+    _fields_ = [
+        ("one", ctypes.c_void_p), ("two", ctypes.c_void_p), ("out", ctypes.c_void_p), ("near", ctypes.c_void_p),
+        ("cols", ctypes.c_long), ("pad", ctypes.c_long), ("diagonal", ctypes.c_long), ("upper", ctypes.c_long),
+        ("bound", ctypes.c_double),
+    ]  # fmt: skip
+
+
+class Library:
+    """`elements` is the number of expectations of a pair."""
+
+    def __init__(
+        self, plan: order.Plan, sides: Sides, get: frozenset[str], functions: Functions, dtype: torch.dtype,
+        shapes: Shapes,
+    ) -> None:  # fmt: skip
+        series: dict[Series, int] = {}
+        two, own = (Walk(plan, sides, get, functions, dtype, shapes, twice, series) for twice in (False, True))
+        text = Text(two, own, dtype)
+        if text.work * 64 > LARGE:
+            raise Missing(f"tensors of {text.work * 64 >> 20} MB for the pairs of a vector")
+        self.source, self.columns, self.lanes = text.source, text.columns, text.lanes
+        self.results, self.elements, self.dtype = tuple(two.results), two.elements, dtype
+        self.shapes = tuple(two.shapes_out.values())
+        self._block: Any = None
+
+    @property
+    def is_there(self) -> bool:
+        path = compiler.path_of(self.source)
+        return self._block is not None or (path is not None and path.exists())
+
+    def load(self) -> None:
+        if self._block is None:
+            library, _ = compiler.library(self.source)
+            library.block.argtypes = [ctypes.POINTER(Block), ctypes.c_long, ctypes.c_long]
+            library.block.restype = ctypes.c_long
+            self._block = library.block
+
+    def __call__(
+        self, one: Sequence[Tensor], two: Sequence[Tensor], out: Sequence[Tensor], near: Tensor, pad: int,
+        diagonal: int, upper: bool, bound: float,
+    ) -> int:  # fmt: skip
+        """Fills `out` `[n, m, elements]` and `near` `[n, m]`; how many pairs are near.
+
+        `two` have `pad` inputs in front.
+        """
+        n, m = near.shape
+        pointers = [array(ctypes.c_void_p, [t.data_ptr() for t in found]) for found in (one, two, out)]
+        block = Block(*map(ctypes.addressof, pointers), near.data_ptr(), m, pad, diagonal, upper, bound)
+        found = shared(lambda part: int(self._block(block, part.start, part.stop)), n, n * m * self.elements, upper)
+        if min(found) < 0:
+            raise MemoryError("no memory for the tiles of a native kernel")
+        return sum(found)

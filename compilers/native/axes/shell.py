@@ -1,0 +1,54 @@
+"""The C text that all kernels of inputs with axes share: types, and the walk over the tiles of a block."""
+
+HEAD = """\
+#include <stdlib.h>
+#include <string.h>
+#if defined(__clang__)
+#define IVDEP _Pragma("clang loop vectorize(enable)")
+#else
+#define IVDEP _Pragma("GCC ivdep")
+#endif
+typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+typedef struct {
+  const T *const *one, *const *two;
+  T *const *out;
+  unsigned char *near;
+  long cols, pad, diagonal, upper;
+  double bound;
+} Block;
+static const T zero[L];
+"""
+
+MAIN = """\
+/* rows i0 ... i1 - 1 of a block; the number of pairs that are near, or -1 without memory */
+long block(const Block *b, long i0, long i1)
+{
+  long found = 0;
+  T *w, *out[RESULTS ? RESULTS : 1], me[L], near[L];
+  void *memory = malloc((WORK + L) * sizeof(T) + 64);
+  if (!memory) return -1;
+  w = (T *)(((size_t)memory + 63) / 64 * 64);
+  memset(w, 0, (WORK + L) * sizeof(T));
+  for (long j = 0; j < b->pad + b->cols; j += L) {
+    long first = j < b->pad ? b->pad - j : 0, last = b->pad + b->cols - j < L ? b->pad + b->cols - j : L;
+    for (long i = i0; i < i1; ++i) {
+      unsigned char *mark = b->near + i * b->cols + j - b->pad;
+      long twice = b->diagonal < 0 ? -1 : i + b->diagonal + b->pad - j;
+      memset(mark + first, 0, last - first);
+      if (b->upper && j + last - b->pad <= i) continue;
+      for (long l = 0; l < L; ++l) near[l] = 0, me[l] = l == twice ? 0 : -1;
+      if (twice >= 0 && twice < L)
+        own(b, i, j, w, near, me, out);
+      else
+        two(b, i, j, w, near, me, out);
+      for (long k = 0; k < RESULTS; ++k)
+        for (long l = first; l < last; ++l)
+          for (long e = 0; e < SIZES[k]; ++e)
+            b->out[k][(i * b->cols + j - b->pad + l) * SIZES[k] + e] = out[k][e * L + l];
+      for (long l = first; l < last; ++l) found += mark[l] = near[l] > (T)b->bound;
+    }
+  }
+  free(memory);
+  return found;
+}
+"""
