@@ -15,6 +15,7 @@ from netsor.compilers.expectation.blocks.fused import NEAR
 from netsor.compilers.expectation.report import report
 from netsor.compilers.native.axes.library import Library
 from netsor.compilers.native.axes.sides import Shapes, Sides
+from netsor.compilers.native.axes.text import PLAIN
 from netsor.compilers.native.columns import evaluate
 from netsor.compilers.native.expectations import Missing
 
@@ -69,7 +70,7 @@ class Tiles:
         library = self.library(a.data.dtype, self.sides.shapes(a, b))
         if isinstance(library, str):
             return a, b
-        one, two = self._with(library, a, 1), self._with(library, b, 2)
+        one, two = self._with(library, a, 1), self._with(library, self._with(library, b, 2), PLAIN)
         if a is b:
             one = _extended(a, {k: v for each in (one, two) for k, v in each.values.items() if k not in a.values})
             return one, one
@@ -98,25 +99,19 @@ class Tiles:
         n, m = a.data.samples, b.data.samples
         one = [a.values[f"{ONE}1 {k}"].reshape(n, size) for k, (_, size) in enumerate(library.columns[1])]
         same = n == m and bool(rows[0, 0] == cols[0, 0])
-        pad = -m % library.lanes if same else 0  # of blocks on the diagonal the fewest rows meet the first vector
-        two = [packed(b.values[f"{ONE}2 {k}"].reshape(m, size), library.lanes, pad)
+        plain = [b.values[f"{ONE}{PLAIN} {k}"].reshape(m, size) for k, (_, size) in enumerate(library.columns[PLAIN])]
+        # of blocks on the diagonal the fewest rows meet the first vector
+        pad = -m % library.lanes if same and library.torus is None else 0
+        two = [library.packed(b.values[f"{ONE}2 {k}"].reshape(m, size), pad)
                for k, (_, size) in enumerate(library.columns[2])]  # fmt: skip
         out = [torch.empty((n, m, *shape), dtype=library.dtype) for shape in library.shapes]
         near = torch.empty((n, m), dtype=torch.bool)
-        marked = library(one, two, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype])
+        marked = library(one, two, plain, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype])
         if marked * OFTEN > n * m + OFTEN:
             return None
         report("closed form", 0.0)
         return dict(zip(library.results, out, strict=True)), near
 
 
-def packed(x: Tensor, lanes: int, pad: int) -> Tensor:
-    """`[m, elements]` as vectors of `lanes` inputs, `[⌈m/lanes⌉, elements, lanes]`, with `pad` zeros in front."""
-    m, size = x.shape
-    out = x.new_zeros((-(-m // lanes), lanes, size))
-    out.view(-1, size)[pad : pad + m] = x
-    return out.transpose(1, 2).contiguous()
-
-
 def _extended(each: Any, extra: dict[str, Any]) -> Any:
-    return type(each)(each.data, each.constants, each.results, **each.values, **extra)
+    return type(each)(each.data, each.constants, each.results, **(each.values | extra))

@@ -29,7 +29,7 @@ def alive(scope: Scope) -> list[Nest | Sums | Repeat]:
 
 def _is_idle(x: Nest | Sums | Repeat) -> bool:
     if isinstance(x, Nest):
-        return not x.writes
+        return not x.writes and not x.sums
     return isinstance(x, Sums) and not x.out.is_read
 
 
@@ -71,7 +71,7 @@ def accesses(x: Nest | Sums | Repeat) -> Iterator[tuple[Buffer, Index | None]]:
 
 def _follows(group: list[Nest], x: Nest) -> bool:
     """Does a nest read of a group only what stands at the same position of the first axis?"""
-    if len(x.domain) < 2 or x.domain[0] == 1 or group[0].domain[:1] != x.domain[:1]:
+    if len(x.loops) < 2 or x.loops[0] == 1 or group[0].loops[:1] != x.loops[:1]:
         return False
     written = {w.buffer for nest in group for w in nest.writes}
     return all(row == x.index[0] for b, row in accesses(x) if b in written)

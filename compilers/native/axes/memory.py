@@ -12,7 +12,7 @@ def buffers(x: Item) -> Iterator[tuple[Buffer, int]]:
     """The buffers that an item reads, writes or has inside, and the elements that it stores of each."""
     if isinstance(x, Group):
         for nest in x.nests:
-            yield from ((b, b.size // nest.domain[0] if b in x.local else b.size) for b, _ in accesses(nest))
+            yield from ((b, b.size // nest.loops[0] if b in x.local else b.size) for b, _ in accesses(nest))
     else:
         yield from ((b, b.size) for b, _ in accesses(x))
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 import torch
 
 from netsor.compilers.native.axes.index import Index, flat, variable
+from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.body import Argument, Body, Instruction, Ref, Side, Value
+from netsor.compilers.native.expectations import Missing
 
 When = bool | str  # a condition: known, or as C
 
@@ -37,6 +39,7 @@ class Leaf:
     text: str = ""
     side: Side | None = None
     row: Index | None = None  # the place along the first axis, where the buffer has axes of its own
+    vector: str = ""  # a vector of a table
 
 
 class Cursor:
@@ -44,12 +47,21 @@ class Cursor:
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
+        self.masks: dict[str, tuple[float, ...]] = {}
+        self.torus: Torus | None = None  # whose offsets stand in the lanes
         self.body = Body()
         self.leaves: dict[Leaf, int] = {}
 
     def load(self, leaf: Leaf) -> Value:
         which = self.leaves.setdefault(leaf, len(self.leaves))
         return Value(self.body, self.body.add("load", which=which), self.dtype)
+
+    def cut(self, shift: int) -> Value:
+        """1 in the lanes in which a position of the second input, moved, is inside, else 0."""
+        assert self.torus is not None
+        text, name, values = self.torus.mask(shift)
+        self.masks[name] = values
+        return self.load(Leaf(None, Index(0), vector=text))
 
     def number(self, x: float) -> Value:
         return Value(self.body, float(x), self.dtype)
@@ -80,11 +92,12 @@ class Made:
     @property
     def buffer(self) -> Buffer:
         if self._buffer is None:
-            self._buffer = Buffer(math.prod(self.shape))
+            self._buffer = Buffer(math.prod(self.scope.stored(self.shape)))
         return self._buffer
 
     def at(self, cursor: Cursor, index: Sequence[Index], when: When) -> Value:
-        return cursor.load(Leaf(self.buffer, flat(index, self.shape), when, row=index[0] if index else None))
+        place = self.scope.place(tuple(index), self.shape)
+        return cursor.load(Leaf(self.buffer, place, when, row=index[0] if index else None))
 
 
 class Stored(Made):
@@ -126,19 +139,24 @@ class Nest(Cursor):
     def __init__(self, scope: Scope, level: int, domain: tuple[int, ...]) -> None:
         super().__init__(scope.dtype)
         self.scope, self.level, self.domain = scope, level, domain
+        self.loops = scope.stored(domain)
         self.index = tuple(variable(f"d{k}", size) for k, size in enumerate(domain))
+        if self.loops != domain and scope.torus is not None:
+            self.index, self.torus = scope.torus.index, scope.torus
         self.writes: list[Write] = []
+        self.sums: list[tuple[int, Argument]] = []  # what is added up over all elements, and where
 
     def write(
         self, buffer: Buffer, index: Sequence[Index], arg: Argument, shape: tuple[int, ...] | None = None
     ) -> None:
         own = shape is None or shape == self.domain
-        place = flat(index, self.domain if shape is None else shape)
+        place = self.scope.place(tuple(index), self.domain if shape is None else shape)
         self.writes.append(Write(buffer, place, arg, index[0] if own and index else None))
 
     def alive(self) -> set[int]:
         """The instructions that are stored, and what they read."""
-        self.body.results = {str(k): w.arg for k, w in enumerate(self.writes)}
+        read = [*(w.arg for w in self.writes), *(arg for _, arg in self.sums)]
+        self.body.results = {str(k): arg for k, arg in enumerate(read)}
         return self.body.alive()
 
 
@@ -181,6 +199,20 @@ class Scope:
     sums: list[Sums] = field(default_factory=list)
     repeats: list[Repeat] = field(default_factory=list)
     outer: int = -1  # the highest level of the parent that is read
+    torus: Torus | None = None  # of which domain one offset at a time is computed
+
+    def stored(self, domain: tuple[int, ...]) -> tuple[int, ...]:
+        """The axes of what is stored of a domain."""
+        return self.torus.sizes if self.torus is not None and self.torus.domain == domain else domain
+
+    def is_torus(self, domain: tuple[int, ...]) -> bool:
+        return self.torus is not None and self.torus.domain == domain
+
+    def place(self, index: tuple[Index, ...], shape: tuple[int, ...]) -> Index:
+        """Where a tensor of a shape holds an element."""
+        if self.torus is not None and self.torus.domain == shape:
+            return self.torus.place(index)
+        return flat(index, shape)
 
     def level(self, domain: tuple[int, ...] | None, sources: Mapping[Made, bool]) -> int:
         """The lowest level at which something over a domain that reads these may stand; None is a nest of its own."""
@@ -197,7 +229,8 @@ class Scope:
         """Note that something of an outer scope is read."""
         if made.scope is self:
             return
-        assert self.parent is not None
+        if self.parent is None:
+            raise Missing("elements of other offsets")
         if made.scope is self.parent:
             self.outer = max(self.outer, made.level)
         else:

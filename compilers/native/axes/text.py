@@ -12,7 +12,8 @@ from netsor.compilers.native.axes.fusion import Group, Item, grouped, in_row
 from netsor.compilers.native.axes.index import Index
 from netsor.compilers.native.axes.memory import places
 from netsor.compilers.native.axes.nests import Buffer, Cursor, Leaf, Nest, Repeat, Sums
-from netsor.compilers.native.axes.shell import HEAD, MAIN
+from netsor.compilers.native.axes.shell import HEAD, MAIN, TORUS
+from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
 from netsor.compilers.native.body import Argument, Instruction, Ref, Side
 from netsor.compilers.native.columns import Column
@@ -24,28 +25,31 @@ Slots = dict[tuple[int, Column, int], int]  # copy, column, elements → which a
 class Text:
     """The source of the tiles of two inputs and of one input twice; `one` and `two` are the columns that they read."""
 
-    def __init__(self, two: Walk, own: Walk | None, dtype: torch.dtype) -> None:
+    def __init__(self, two: Walk, own: Walk, dtype: torch.dtype) -> None:
         self.dtype, self.lanes = dtype, 64 // dtype.itemsize
         self.slots: Slots = {}
-        self.tables: dict[tuple[float, ...], str] = {}
-        tiles = [_Tile(self, name, walk) for name, walk in (("two", two), ("own", own)) if walk is not None]
+        self.tables: dict[str, tuple[float, ...]] = {}
+        self.torus = two.scope.torus
+        tiles = [_Tile(self, name, walk) for name, walk in (("two", two), ("own", own))]
         texts = [tile.text() for tile in tiles]
         self.work = max(tile.total for tile in tiles)
-        self.source = "\n".join([self._head(two), *texts, "" if own else NO_OWN, MAIN])
-        self.columns = {copy: [(c, n) for side, c, n in self.slots if side == copy] for copy in (1, 2)}
+        self.source = "\n".join([self._head(two), *texts, MAIN if self.torus is None else TORUS])
+        self.columns = {copy: [(c, n) for side, c, n in self.slots if side == copy] for copy in (1, 2, PLAIN)}
 
-    def slot(self, side: Side) -> int:
-        key = side.copy, side.column, side.size
+    def slot(self, side: Side, copy: int) -> int:
+        key = copy, side.column, side.size
         if key not in self.slots:
-            self.slots[key] = sum(copy == side.copy for copy, _, _ in self.slots)
+            self.slots[key] = sum(own == copy for own, _, _ in self.slots)
         return self.slots[key]
 
     def _head(self, walk: Walk) -> str:
         suffix = "f" if self.dtype == torch.float32 else ""
         constants = {"L": f"{self.lanes}L", "RESULTS": len(walk.results), "WORK": f"{self.work * self.lanes}L"}
+        if self.torus is not None:
+            constants |= {"SUMS": walk.offsets.count, "LAST": f"{self.torus.sizes[-1]}L", **_offsets(self.torus)}
         sizes = ", ".join(str(b.size) for b in walk.results.values())
         tables = [f"static const T {name}[] = {{{', '.join(x.hex() for x in values)}}};"
-                  for values, name in self.tables.items()]  # fmt: skip
+                  for name, values in self.tables.items()]  # fmt: skip
         return "\n".join([
             f"typedef {TYPES[self.dtype]} T;", f"#define SQRT __builtin_sqrt{suffix}",
             f"#define ABS __builtin_fabs{suffix}",
@@ -54,37 +58,58 @@ class Text:
         ])  # fmt: skip
 
 
-NO_OWN = """\
-static void own(const Block *b, long i, long j, T *restrict w, T *near, const T *me, T **out)
-{
-  two(b, i, j, w, near, me, out);
-}
-"""
+PLAIN = 3  # the second input where all lanes are one pair
+
+
+def _offsets(torus: Torus) -> dict[str, str]:
+    """The loops over the offsets, their variables, and whether all are zero."""
+    leads = [f"o{k}" for k in range(len(torus.sizes) - 1)]
+    loops = [f"for (long {o} = 0; {o} < {n}; ++{o})" for o, n in zip(leads, torus.sizes, strict=False)]
+    every = [*leads, "first"]
+    return {
+        "OFFSETS": " ".join([*loops, "for (long first = 0; first < LAST; first += L)"]),
+        "HERE": ", ".join(every),
+        "AT_HOME": "(" + " && ".join(f"{o} == 0" for o in every) + ")",
+    }
 
 
 class _Tile:
     def __init__(self, text: Text, name: str, walk: Walk) -> None:
         self.of, self.name, self.walk = text, name, walk
         self.items = grouped(walk.scope, walk.results.values())
+        self.last = grouped(walk.last, walk.results.values()) if walk.last is not walk.scope else []
         self.local: frozenset[Buffer] = frozenset()
-        self.where, self.total = places(self.items, walk.results.values())
-        text.tables |= walk.tables
+        self.where, self.total = places([*self.items, *self.last], walk.results.values())
+        text.tables |= {name: values for values, name in walk.tables.items()}
+        for nest in walk.scope.nests.values():
+            text.tables |= nest.masks
 
     def text(self) -> str:
-        before = set(self.of.slots)
         body = [line for item in self.items for line in self._item(item, "  ")]
-        del before
-        arrays = []
-        for (copy, _, size), k in self.of.slots.items():
-            if copy == 1:
-                arrays.append(f"  const T *restrict a{k} = b->one[{k}] + i * {size};")
-            else:
-                arrays.append(f"  const T *restrict b{k} = b->two[{k}] + j * {size};")
+        last = [line for item in self.last for line in self._item(item, "  ")]
         out = [f"  out[{k}] = {self.address(b)};" for k, b in enumerate(self.walk.results.values())]
-        return "\n".join([
-            f"static void {self.name}(const Block *b, long i, long j, T *restrict w, T *near, const T *me, T **out)",
-            "{", *arrays, *body, *out, "}", "",
-        ])  # fmt: skip
+        tail = "T *restrict w, T *near, const T *me, T **out"
+        torus = self.of.torus
+        if torus is None:
+            return self._function(self.name, tail, [*body, *out])
+        offsets = ", ".join(f"long {o}" for o in (*(f"o{k}" for k in range(len(torus.sizes) - 1)), "first"))
+        tile = self._function(self.name, f"{offsets}, T *restrict w, T *near, const T *me, T (*acc)[L]", body)
+        return tile + self._function(f"{self.name}_last", f"const T *sum, {tail}", [*last, *out])
+
+    def _function(self, name: str, arguments: str, body: list[str]) -> str:
+        head = f"static void {name}(const Block *b, long i, long j, {arguments})"
+        return "\n".join([head, "{", *map(self._pointer, self.of.slots.items()), *body, "}", "", ""])
+
+    def _pointer(self, slot: tuple[tuple[int, Column, int], int]) -> str:
+        """What one input has in a slot."""
+        (copy, _, size), k = slot
+        if copy == 1:
+            return f"  const T *restrict a{k} = b->one[{k}] + i * {size};"
+        if copy == PLAIN:
+            return f"  const T *restrict e{k} = b->plain[{k}] + j * {size};"
+        torus = self.of.torus
+        stored = size if torus is None else size // torus.sizes[-1] * torus.row
+        return f"  const T *restrict b{k} = b->two[{k}] + j * {stored};"
 
     def address(self, buffer: Buffer, at: Index | None = None) -> str:
         """A vector of a buffer."""
@@ -123,12 +148,12 @@ class _Tile:
 
     def _group(self, group: Group, indent: str) -> Iterator[str]:
         if len(group.nests) == 1:
-            yield from self._nest(group.nests[0], group.nests[0].domain, indent)
+            yield from self._nest(group.nests[0], group.nests[0].loops, indent)
             return
-        yield from loops(group.nests[0].domain[:1], indent)
+        yield from loops(group.nests[0].loops[:1], indent)
         yield f"{indent}{{"
         for nest in group.nests:
-            yield from self._nest(nest, (1, *nest.domain[1:]), indent + "  ")
+            yield from self._nest(nest, (1, *nest.loops[1:]), indent + "  ")
         yield f"{indent}}}"
 
     def _nest(self, nest: Nest, domain: tuple[int, ...], indent: str) -> Iterator[str]:
@@ -143,7 +168,8 @@ class _Tile:
         """What is computed at an element."""
         reader = Reader(self, nest)
         code, stages = nest.body.code, nest.body.stages
-        used = {a.number for w in nest.writes if isinstance(a := w.arg, Ref)}
+        given = [*(w.arg for w in nest.writes), *(arg for _, arg in nest.sums)]
+        used = {a.number for a in given if isinstance(a, Ref)}
         last = max((stages[k] for k in made), default=0)
         later = {x.number for k in made for x in code[k].args if isinstance(x, Ref) and stages[x.number] < stages[k]}
         later |= {k for k in used if stages[k] < last}
@@ -159,6 +185,7 @@ class _Tile:
                 lines += ["T m = near[l];", *(f"m = t{k} > m ? t{k} : m;" for k in near), "near[l] = m;"]
             if stage == last:
                 lines += [f"q{n}[l] = {reader.argument(w.arg)};" for n, w in enumerate(nest.writes)]
+                lines += [f"acc[{k}][l] += {reader.argument(arg)};" for k, arg in nest.sums]
             blocks += ["IVDEP", "for (long l = 0; l < L; ++l) {", *(f"  {line}" for line in lines), "}"]
         yield from reader.declared
         yield from (f"T c{k}[L];" for k in sorted(later))
@@ -193,7 +220,10 @@ class Reader:
         return self._loaded[which]
 
     def _declare(self, leaf: Leaf, name: str) -> str:
-        if leaf.buffer is None and (leaf.side is None or leaf.side.copy == 1):
+        if leaf.vector:
+            self.declared.append(f"const T *restrict {name} = {leaf.vector};")
+            return self._vector(name)
+        if leaf.buffer is None and (leaf.side is None or self._copy(leaf.side) != 2):
             text = leaf.text if leaf.side is None else self._element(leaf.side)
             whole = text if leaf.when is True else f"({leaf.when}) ? {text} : 0"
             self.declared.append(f"const T {name} = {whole};")
@@ -210,9 +240,16 @@ class Reader:
         return self.tile.address(leaf.buffer, leaf.at)
 
     def _element(self, side: Side) -> str:
-        slot, at = self.tile.of.slot(side), side.at
+        copy, at = self._copy(side), side.at
+        slot = self.tile.of.slot(side, copy)
         assert isinstance(at, Index)
-        return f"a{slot}[{at.text}]" if side.copy == 1 else f"b{slot} + {at.text} * L"
+        if copy != 2:
+            return f"{'a' if copy == 1 else 'e'}{slot}[{at.text}]"
+        torus = self.cursor.torus
+        return f"b{slot} + {at.text} * L" if torus is None else f"b{slot} + {torus.second(at, side.size).text}"
+
+    def _copy(self, side: Side) -> int:
+        return PLAIN if side.copy == 2 and self.tile.of.torus is not None and self.cursor.torus is None else side.copy
 
     def argument(self, arg: Argument) -> str:
         match arg:
@@ -228,9 +265,10 @@ class Reader:
     def _side(self, side: Side) -> str:
         if side not in self._sides:
             name = f"x{len(self._sides)}"
-            kind = "T" if side.copy == 1 else "T *restrict"
+            is_number = self._copy(side) != 2
+            kind = "T" if is_number else "T *restrict"
             self.declared.append(f"const {kind} {name} = {self._element(side)};")
-            self._sides[side] = name if side.copy == 1 else self._vector(name)
+            self._sides[side] = name if is_number else self._vector(name)
         return self._sides[side]
 
     def operation(self, made: Instruction) -> str:

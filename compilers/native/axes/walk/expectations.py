@@ -45,7 +45,8 @@ class Elements(Expectations):
         if not self.own or not isinstance(one, Side) or not isinstance(two, Side) or one.column != two.column:
             return None
         assert isinstance(one.at, Index) and isinstance(two.at, Index)
-        when: When = equal(one.at, two.at)
+        torus = self.cursor.torus
+        when: When = equal(one.at, two.at) if torus is None else torus.alike(one.at, two.at)
         if when is False:
             return None
         lanes: Any = self.body.add("lanes")

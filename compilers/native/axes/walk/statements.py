@@ -13,10 +13,12 @@ from netsor.compilers.lowering.plan.operands import Array, Extent, Mark, Name, O
 from netsor.compilers.native.axes.index import Index, flat
 from netsor.compilers.native.axes.nests import Buffer, Cursor, Field, Leaf, Scope, Stored, When
 from netsor.compilers.native.axes.sides import Shapes, Sides, count
+from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk import fields, places, sums
 from netsor.compilers.native.axes.walk.expectations import Elements
 from netsor.compilers.native.axes.walk.fields import Places, broadcast, pointwise
 from netsor.compilers.native.axes.walk.formulas import applied
+from netsor.compilers.native.axes.walk.offsets import Offsets
 from netsor.compilers.native.axes.walk.recurrences import loop, put, read_cell, wave
 from netsor.compilers.native.body import Ref, Side, Value
 from netsor.compilers.native.columns import Kept
@@ -30,11 +32,13 @@ class Walk:
 
     def __init__(
         self, plan: order.Plan, sides: Sides, get: frozenset[str], functions: Functions, dtype: torch.dtype,
-        shapes: Shapes, own: bool, series: dict[Series, int],
+        shapes: Shapes, own: bool, series: dict[Series, int], torus: Torus | None = None,
     ) -> None:  # fmt: skip
         self.get, self.functions, self.dtype, self.shapes = get, functions, dtype, shapes
         self.own, self.series = own, series
-        self.scope = Scope(dtype)
+        self.scope = Scope(dtype, torus=torus)
+        self.last = self.scope if torus is None else Scope(dtype)  # what is left when all offsets are added up
+        self.offsets = Offsets(self)
         self.fields: dict[Name, Field] = {}
         self.places: dict[Name, Places] = {}
         self.numbers: dict[Name, float] = {}
@@ -62,6 +66,8 @@ class Walk:
                 raise Missing(error.reason, error.name or (out.stem if isinstance(out, Name) else "")) from None
 
     def statement(self, s: order.Statement) -> None:  # noqa: C901
+        if self.scope.torus is not None and self.offsets.takes(s):
+            return
         match s:
             case order.Note() | order.Free():
                 pass
@@ -98,7 +104,7 @@ class Walk:
             case operations.Contract():
                 self.fields[s.out] = self._contract(s)
             case operations.Total():
-                self.fields[s.out] = sums.total(self.scope, self.field(s.of), self.size(s.size))
+                self.fields[s.out] = sums.total(self.last, self.field(s.of), self.size(s.size))
             case operations.Expect2():
                 self.fields[s.out] = self._expect(s)
             case order.Read():
@@ -127,6 +133,8 @@ class Walk:
     def field(self, x: Operand) -> Field:
         match x:
             case Name():
+                if x not in self.fields and x not in self.numbers:
+                    raise Missing("a sum over some of the axes of an image")
                 return self.fields[x] if x in self.fields else fields.number(self.numbers[x])
             case Quantity():
                 return self._side(x.copy, self._kept[x.name])
@@ -166,9 +174,13 @@ class Walk:
 
     # ------------------------------------------------------------ where values stand
 
+    def home(self, domain: tuple[int, ...]) -> Scope:
+        """The scope of what stands over a domain."""
+        return self.scope if self.scope.torus is None or self.scope.is_torus(domain) else self.last
+
     def keep(self, f: Field) -> Field:
         """The field computed in a nest, and stored for those who read it elsewhere."""
-        nest = self.scope.nest(f.shape, f.sources)
+        nest = self.home(f.shape).nest(f.shape, f.sources)
         made = f.at(nest, nest.index, True).arg
         if not isinstance(made, Ref) or nest.body.code[made.number].op == "load":
             return f
@@ -234,7 +246,7 @@ class Walk:
         sizes = {q: self.size(size) for q, size in s.sizes}
         axes = [[letters.index(q) for q in own] for own in s.axes]
         operands = [self.field(x) for x in s.of]
-        return sums.contracted(self.scope, operands, axes, len(s.kept), [sizes[q] for q in letters])
+        return sums.contracted(self.last, operands, axes, len(s.kept), [sizes[q] for q in letters])
 
     def _expect(self, s: operations.Expect2) -> Field:
         if s.means != (None, None):
@@ -254,7 +266,9 @@ class Walk:
     def _result(self, s: order.Result) -> None:
         name = s.name if s.key is None else TERM + s.key
         of, shape = self.field(s.of), tuple(map(self.size, s.sizes))
-        nest = self.scope.nest(shape, of.sources)
+        if self.scope.is_torus(shape):
+            raise Missing("a result for each pair of positions")
+        nest = self.home(shape).nest(shape, of.sources)
         found = Buffer(count(shape))
         nest.write(found, nest.index, fields.read(of, nest, nest.index, True).arg)
         self.results[name] = found

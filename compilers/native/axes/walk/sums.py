@@ -42,7 +42,7 @@ def inner_product(scope: Scope, x: Field, rows: Sequence[int], y: Field, cols: S
         return read(x, cursor, one, when) * read(y, cursor, two, when)
 
     sources = dict.fromkeys((*x.sources, *y.sources), False)
-    if features > FEW:
+    if features > FEW and not scope.is_torus(tuple(shape)):
         return summed(
             scope, tuple(shape), (features,), sources, lambda c, i, k: term(c, i, k[0], True), 1 / features
         )  # fmt: skip
@@ -75,12 +75,15 @@ def _moved(of: Field, group: Sequence[Move]) -> Field:
     def at(cursor: Cursor, index: tuple[Index, ...], when: When) -> Value:
         total = cursor.number(0.0)
         for tap in range(count):
-            places, found = list(index), when
+            places, found, cut = list(index), when, None
             for m in group:
                 places[m.dim], here = _source(m, tap, index[m.dim], of.shape[m.dim])
+                if isinstance(here, str) and cursor.torus is not None and index[m.dim].of_lane:
+                    cut, here = places[m.dim] - index[m.dim], True
                 found = both(found, here)
             if found is not False:
-                total = total + of.at(cursor, tuple(places), found)
+                value = of.at(cursor, tuple(places), found)
+                total = total + (value if cut is None else value * cursor.cut(cut.const))
         return total
 
     return Field(tuple(shape), at, moved(of))
