@@ -165,6 +165,9 @@ class Value:
         above = self if min is None else self._make("at least", self, min)
         return above if max is None else above._make("at most", above, max)
 
+    def at_most(self, x: Any) -> Value:
+        return self._make("at most", self, x)
+
     def add_(self, x: Any, alpha: float = 1) -> Value:
         return self + alpha * x
 

@@ -48,6 +48,7 @@ class Backends:
         self.fused: dict[Names, fused.Fused] = {}
         self._native: dict[Names, Native | Tiles | str] = {}
         self._seconds: dict[Names, float] = {}
+        self._refused: dict[Names, str] = {}  # why the last inputs were torch's
 
     def blocks(
         self, module: Any, get: Names, recursion: Callable[[Names], Recursion], one: Inputs, call: Call
@@ -61,6 +62,8 @@ class Backends:
         if self.asked == "torch" or outside or (self.asked == "auto" and self._is_small(get, recursion, call)):
             return None
         found = self._wanted(get, recursion)
+        if isinstance(found, Tiles):
+            found = self._fitting(get, found, one)
         if isinstance(found, str):
             if self.asked == "native":
                 raise _not_covered(found)
@@ -83,6 +86,12 @@ class Backends:
         if self.asked == "native" or isinstance(found, str):
             return found
         return SERIES_ASKED if found.has_series else found
+
+    def _fitting(self, get: Names, found: Tiles, one: Inputs) -> Tiles | str:
+        """The tiles where they serve inputs of these sizes; why they do not is what `described` says next."""
+        usual = found.usual(one)
+        self._refused[get] = usual if isinstance(usual, str) else ""
+        return usual if isinstance(usual, str) else found
 
     def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], call: Call) -> bool:
         return call.pairs * len(recursion(get).used) * SERIES < NOTICED
@@ -108,6 +117,8 @@ class Backends:
         if self.asked == "torch":
             return "torch"
         found = self._wanted(get, recursion)
+        if self._refused.get(get):
+            return f"torch ({self._refused[get]})"
         if isinstance(found, str):
             return f"torch ({found})"
         if self.asked == "native" or found.is_there:

@@ -101,9 +101,9 @@ class Library:
         return sum(shared(run, n, n * m, upper))
 
 
-def shared(run: Callable[[range], int], rows: int, work: int, upper: bool) -> list[int]:
+def shared(run: Callable[[range], int], rows: int, work: int, upper: bool, alone: int = ALONE) -> list[int]:
     """Rows among the threads; the numbers that come of it."""
-    threads = min(torch.get_num_threads(), rows, work // ALONE)
+    threads = min(torch.get_num_threads(), rows, work // alone)
     if threads < 2:
         return [run(range(rows))]
     return list(_pool(threads).map(run, _shares(rows, threads, upper)))

@@ -10,13 +10,13 @@ from netsor.compilers.native.axes.nests import Sums
 from netsor.compilers.native.body import Side
 
 if TYPE_CHECKING:
-    from netsor.compilers.native.axes.text import _Tile
+    from netsor.compilers.native.axes.text import Tile
 
 SIMPLE = {"load", "mul", "add", "sub", "neg", "same"}  # what vectors have operators for
 AT_ONCE = (4, 3, 2)  # elements of a dimension that are summed together
 
 
-def sums_text(tile: _Tile, nest: Sums, indent: str) -> Iterator[str]:
+def sums_text(tile: Tile, nest: Sums, indent: str) -> Iterator[str]:
     made = sorted(nest.alive())
     if all(nest.body.code[k].op in SIMPLE for k in made):
         yield from _blocked(tile, nest, made, indent)
@@ -24,7 +24,7 @@ def sums_text(tile: _Tile, nest: Sums, indent: str) -> Iterator[str]:
         yield from _lane_by_lane(tile, nest, made, indent)
 
 
-def _blocked(tile: _Tile, nest: Sums, made: list[int], indent: str) -> Iterator[str]:
+def _blocked(tile: Tile, nest: Sums, made: list[int], indent: str) -> Iterator[str]:
     from netsor.compilers.native.axes.text import Reader, loops
 
     reader = Reader(tile, nest, vectors=True)
@@ -93,7 +93,7 @@ def _combinations(steps: list[int]) -> list[tuple[int, ...]]:
     return out
 
 
-def _lane_by_lane(tile: _Tile, nest: Sums, made: list[int], indent: str) -> Iterator[str]:
+def _lane_by_lane(tile: Tile, nest: Sums, made: list[int], indent: str) -> Iterator[str]:
     from netsor.compilers.native.axes.text import Reader, loops
 
     reader = Reader(tile, nest)

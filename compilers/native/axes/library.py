@@ -22,6 +22,7 @@ from netsor.compilers.native.library import array, shared
 from netsor.compilers.native.pairs import Functions
 from netsor.sizes import number
 
+SHARED = 1 << 16  # expectations that one thread takes
 LARGE = 64 << 20  # bytes of a tile, above which torch takes the pairs
 
 
@@ -116,7 +117,9 @@ class Library:
         n, m = near.shape
         pointers = [array(ctypes.c_void_p, [t.data_ptr() for t in found]) for found in (one, two, plain, out)]
         block = Block(*map(ctypes.addressof, pointers), near.data_ptr(), m, pad, diagonal, upper, bound)
-        found = shared(lambda part: int(self._block(block, part.start, part.stop)), n, n * m * self.elements, upper)
+        found = shared(
+            lambda part: int(self._block(block, part.start, part.stop)), n, n * m * self.elements, upper, SHARED
+        )
         if min(found) < 0:
             raise MemoryError("no memory for the tiles of a native kernel")
         return sum(found)

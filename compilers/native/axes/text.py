@@ -30,7 +30,7 @@ class Text:
         self.slots: Slots = {}
         self.tables: dict[str, tuple[float, ...]] = {}
         self.torus = two.scope.torus
-        tiles = [_Tile(self, name, walk) for name, walk in (("two", two), ("own", own))]
+        tiles = [Tile(self, name, walk) for name, walk in (("two", two), ("own", own))]
         texts = [tile.text() for tile in tiles]
         self.work = max(tile.total for tile in tiles)
         self.source = "\n".join([self._head(two), *texts, MAIN if self.torus is None else TORUS])
@@ -73,7 +73,7 @@ def _offsets(torus: Torus) -> dict[str, str]:
     }
 
 
-class _Tile:
+class Tile:
     def __init__(self, text: Text, name: str, walk: Walk) -> None:
         self.of, self.name, self.walk = text, name, walk
         self.items = grouped(walk.scope, walk.results.values())
@@ -203,7 +203,7 @@ def loops(domain: Sequence[int], indent: str, steps: Sequence[int] = (), name: s
 class Reader:
     """What the instructions of a body are called; `declared` are the pointers and numbers that they read."""
 
-    def __init__(self, tile: _Tile, cursor: Cursor, vectors: bool = False) -> None:
+    def __init__(self, tile: Tile, cursor: Cursor, vectors: bool = False) -> None:
         self.tile, self.cursor, self.vectors = tile, cursor, vectors
         self.declared: list[str] = []
         self.leaves = {which: leaf for leaf, which in cursor.leaves.items()}

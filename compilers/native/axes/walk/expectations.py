@@ -33,7 +33,7 @@ class Elements(Expectations):
             one = k11.arg
             assert isinstance(one, Side)
             own = Value(self.body, Side(1, Own(f, g, one.column), one.at, one.size), k12.dtype)
-            room = mask if same else mask._make("at most", twin(k11, k12), mask)
+            room = mask if same else twin(k11, k12).at_most(mask)
             found, size = room.chosen(own, found), room.chosen(0.0, size)
         assert isinstance(size.arg, Ref)
         self.body.sizes.append(size.arg)

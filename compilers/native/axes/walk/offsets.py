@@ -34,25 +34,18 @@ class Offsets:
 
     def takes(self, s: order.Statement) -> bool:
         """Is the statement a step of such a sum? Missing for what else reads one."""
-        match s:
-            case arrays.Permute():
-                part = self._part(s.of)
-                if part is None:
-                    return False
-                leads = self.walk.leads(s.of)
-                moved = tuple(part.left[k - leads] for k in s.order[leads:])
-                self._parts[s.out] = Part(part.of, moved, part.factor)
-                return True
-            case operations.Total():
-                part = self._part(s.of)
-                if part is None:
-                    return False
-                self._put(s.out, Part(part.of, part.left[:-1], part.factor))
-                return True
-            case operations.Mul():
-                return self._scaled(s)
-            case _:
-                return False
+        if isinstance(s, operations.Mul):
+            return self._scaled(s)
+        part = self._part(s.of) if isinstance(s, arrays.Permute | operations.Total) else None
+        if part is None:
+            return False
+        if isinstance(s, arrays.Permute):
+            leads = self.walk.leads(s.of)
+            moved = tuple(part.left[k - leads] for k in s.order[leads:])
+            self._parts[s.out] = Part(part.of, moved, part.factor)
+        elif isinstance(s, operations.Total):
+            self._put(s.out, Part(part.of, part.left[:-1], part.factor))
+        return True
 
     def _scaled(self, s: operations.Mul) -> bool:
         part = self._parts.get(s.x) if isinstance(s.x, Name) else None
