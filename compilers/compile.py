@@ -12,7 +12,7 @@ from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.evaluate import transforms
-from netsor.compilers.evaluate.arguments import Array, Get, wanted_names
+from netsor.compilers.evaluate.arguments import Array, Get, as_draws, wanted_names
 from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
@@ -57,8 +57,7 @@ def compile(
     if not assume_gia:
         refuse_unless_valid(p)
     p = in_convention(p, convention)
-    options = {"tol": tol, "samples": samples, "seed": seed}
-    return Kernel(p, device, dtype, assume_gia, options, fuse, convention, backend)
+    return Kernel(p, device, dtype, assume_gia, as_draws(tol, samples, seed), fuse, convention, backend)
 
 
 def in_convention(p: Any, convention: str) -> Any:

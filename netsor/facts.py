@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, assert_never, cast
+from typing import Protocol, TypeVar, assert_never, cast
 
 import sympy as sp
 
@@ -54,7 +54,14 @@ def axes_named(line: ir.Line) -> tuple[ir.Axis, ...]:
             assert_never(line)
 
 
-def merge_dims(variables: Iterable[ir.Var]) -> tuple[ir.Dim, ...]:
+class HasDims(Protocol):
+    """A variable, or a limit variable."""
+
+    @property
+    def dims(self) -> tuple[ir.Dim, ...]: ...
+
+
+def merge_dims(variables: Iterable[HasDims]) -> tuple[ir.Dim, ...]:
     """The union of the variables' axes in order of appearance; a known size wins over an open one."""
     found: dict[ir.Axis, ir.Size | None] = {}
     for v in variables:

@@ -15,7 +15,7 @@ from pathlib import Path
 FOLDERS = {"netsor": "netsor", "compilers": "netsor.compilers", "programs": "netsor.programs"}
 CLOSED = (
     "netsor.ir.Line", "netsor.ir.Size", "netsor.compilers.derive.entries.values.Value",
-    "netsor.compilers.derive.entries.values.Index", "netsor.compilers.derive.nodes.AnyNode",
+    "netsor.compilers.derive.entries.indices.Index", "netsor.compilers.derive.nodes.AnyNode",
     "netsor.compilers.lowering.plan.order.Statement",
 )  # fmt: skip
 EXEMPT = "noqa: C901"

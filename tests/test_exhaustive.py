@@ -11,11 +11,11 @@ import pytest
 
 from netsor import ir
 from netsor.compilers.derive import nodes
-from netsor.compilers.derive.entries import values
+from netsor.compilers.derive.entries import indices, values
 from netsor.compilers.lowering.plan import order
 
 ROOT = Path(__file__).parents[1]
-UNIONS = (ir.Line, ir.Size, values.Value, values.Index, nodes.AnyNode, order.Statement)
+UNIONS = (ir.Line, ir.Size, values.Value, indices.Index, nodes.AnyNode, order.Statement)
 
 # Functions that look for some classes and treat all others alike, which is right for any new one. It only shrinks.
 CHAINS = {
@@ -30,9 +30,9 @@ CHAINS = {
     "compilers/derive/nodes.py: node_sampled": "data, and lines that `_consumes_size` matches",
     "compilers/derive/rules.py: _pair": "pairs of nodes; `_expand` refuses what no rule takes",
     "compilers/derive/rules.py: _atoms": "pairs of nodes; `_expand` refuses what no rule takes",
-    "compilers/derive/entries/values.py: add": "sums are flattened, other terms are kept",
-    "compilers/derive/entries/values.py: mul": "products are flattened, other factors are kept",
-    "compilers/derive/entries/values.py: sum_over": "sums and products are taken apart",
+    "compilers/derive/entries/arithmetic.py: add": "sums are flattened, other terms are kept",
+    "compilers/derive/entries/arithmetic.py: mul": "products are flattened, other factors are kept",
+    "compilers/derive/entries/arithmetic.py: _gathered": "sums and products are gathered, other values are kept",
     "compilers/lowering/schedule.py: wave_order": "another value makes no wavefront",
     "compilers/lowering/schedule.py: loop_dims": "what moves; symbols are linked whatever the index",
 }
@@ -86,7 +86,8 @@ def test_a_hole_is_seen(hole: str, tmp_path: Path) -> None:
 def _copy(to: Path) -> None:
     """The files that define the unions."""
     plan = (f"compilers/lowering/plan/{part}.py" for part in ("arrays", "operations", "order", "positions"))
-    for file in ("netsor/ir.py", "compilers/derive/entries/values.py", "compilers/derive/nodes.py", *plan):
+    entries = (f"compilers/derive/entries/{part}.py" for part in ("indices", "values"))
+    for file in ("netsor/ir.py", "compilers/derive/nodes.py", *entries, *plan):
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, to / file)
 
@@ -145,11 +146,8 @@ KNOW_LINES = {
 
 # Everything that reads values.
 KNOW_VALUES = {
-    "compilers/budget/cost.py", "compilers/budget/memory.py", "compilers/derive/entries/inline.py",
-    "compilers/derive/entries/parameters.py",
-    "compilers/derive/entries/sharing.py", "compilers/derive/entries/values.py", "compilers/derive/requests.py",
-    "compilers/lowering/build/values.py", "compilers/render/structure.py", "compilers/render/writer.py",
-    "compilers/symbolic/kernels.py",
+    "compilers/budget/cost.py", "compilers/budget/memory.py", "compilers/lowering/build/values.py",
+    "compilers/render/structure.py", "compilers/render/writer.py", "compilers/symbolic/kernels.py",
 }  # fmt: skip
 
 # Everything that reads the statements of a plan, whatever they are.

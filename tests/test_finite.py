@@ -231,7 +231,7 @@ X = np.ones((2, 3, 4))
 NAN = np.where(np.arange(24).reshape(2, 3, 4) == 17, np.nan, 1.0)
 WRONG: dict[str, tuple[Any, Any, str, str]] = {
     "rank": (programs.mlp, np.ones((2, 3, 4)), "NT601", r"x takes arrays \[sample, feature\], and sample 0 has 2 dim"),
-    "not numbers": (programs.mlp, "abc", "NT601", "x takes an array"),
+    "not numbers": (programs.mlp, "abc", "NT601", "x is not an array of numbers"),
     "nan": (programs.rnn, NAN, "NT603", "sample 1 of x contains NaN"),
     "infinite": (programs.rnn, np.full((1, 2, 3), np.inf), "NT603", "sample 0 of x contains an infinite number"),
     "one array": (two_inputs, X, "NT604", r"3 inputs \(x, y, m\), and one array was given"),

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never, cast
+from typing import Any, assert_never
 
 import torch
 
 from netsor.compilers.budget.memory import alive, bytes_each, elements, needed, size_number
 from netsor.compilers.budget.plan import Call, Plan, default_tile, planned
 from netsor.compilers.budget.progress import rate, spoken
+from netsor.compilers.derive.entries.functions_of import by_quadrature
+from netsor.compilers.derive.entries.traversal import walk
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Constant,
     Entry,
-    Expect1,
-    Expect2,
-    ExpectJ,
+    Expect,
     FeatureDim,
     Fn,
     Given,
@@ -32,7 +32,6 @@ from netsor.compilers.derive.entries.values import (
     Soft,
     Sum,
     Value,
-    walk,
 )
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.expectation.radial import nodes
@@ -100,7 +99,7 @@ def steps(r: Recursion, sizes: Mapping[str, int]) -> int:
 
 
 def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
-    return own * sum(_weight(v, sizes) for v in walk(cast(Value, e.value)))
+    return own * sum(_weight(v, sizes) for v in walk(e.value))
 
 
 def _weight(v: Value, sizes: Mapping[str, int]) -> int:
@@ -114,12 +113,8 @@ def _weight(v: Value, sizes: Mapping[str, int]) -> int:
             return size_number(v.sym.size, sizes)
         case Gram():
             return sizes.get("feature", 1)
-        case Expect1():
-            return FLOPS1
-        case Expect2():
-            return FLOPS2
-        case ExpectJ():
-            return FLOPS_JOINT
+        case Expect():
+            return FLOPS_JOINT if by_quadrature(v) else FLOPS1 if len(v.law.means) == 1 else FLOPS2
         case Radial():
             return nodes(v.within) * FLOPS2 * (1 if v.theta is None else 3)
         case _:

@@ -75,7 +75,9 @@ class Progress:
 
     def _look(self) -> None:
         passed = time.monotonic() - self._start
-        whole = passed + self._last[1] * (self.total - self.count)  # the first steps prepare what later ones share
+        mean = (time.monotonic() - self._first) / max(self.count, 1)
+        each = min(self._last[1], mean)  # the first steps prepare what later ones share; any one may wait
+        whole = passed + each * (self.total - self.count)
         if whole > LONG and passed > ENOUGH:
             self._announce(whole)
         if self.show or (whole > DELAY and self.show is None and terminal()):

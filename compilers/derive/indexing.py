@@ -8,30 +8,28 @@ through, and a diagonal structure inside becomes one outside.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import TYPE_CHECKING, assert_never
 
 from netsor import ir
-from netsor.compilers.derive.entries.terms import Deltas, Term, Terms, collect, sum_left, swap
-from netsor.compilers.derive.entries.values import (
-    ZERO,
+from netsor.compilers.derive.entries.arithmetic import mul, rewrite, sum_over
+from netsor.compilers.derive.entries.indices import (
     ComposedIndexError,
     Const,
     Copy,
-    Ind,
     Index,
     Inv,
     Off,
     Renaming,
     Sym,
-    Value,
     Win,
-    mul,
-    rewrite,
-    sum_over,
-    symbols,
+    copy_over,
 )
-from netsor.compilers.derive.nodes import AnyNode, Indexed
-from netsor.compilers.derive.requests import Ref, Requests
+from netsor.compilers.derive.entries.terms import Deltas, Term, Terms, collect, sum_left, swap
+from netsor.compilers.derive.entries.traversal import symbols
+from netsor.compilers.derive.entries.values import MEAN, ZERO, Ind, Kind, Space, Value
+from netsor.compilers.derive.nodes import Indexed
+from netsor.compilers.derive.references import AnyRef, Ref, ScalarRef
+from netsor.compilers.derive.requests import Requests
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules
@@ -77,15 +75,14 @@ class Map:
 
     def _at(self, line: ir.At, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
         dim = sizes[line.axis]
-        own: Copy = 0 if isinstance(dim.size, int) else copy
-        self._inner(q, dim, copy, Const(line.index, dim.size, own), False)
+        self._inner(q, dim, copy, Const(line.index, dim.size, copy_over(dim.size, copy)), False)
 
     def _shift(self, line: ir.Shift, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
         self._inner(q, sizes[line.axis], copy, Off(self.outer[line.axis], line.by), True)
 
     def _place(self, line: ir.Place, copy: Copy) -> None:
         t = self.outer[line.axis]
-        own: Copy = 0 if isinstance(t.size, int) else copy
+        own = copy_over(t.size, copy)
         self.factors.append(Ind(t, Const(line.index, t.size, own), t.size, own))
 
     def _window(self, line: ir.Window, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
@@ -108,7 +105,7 @@ class Map:
             self._inner(q, sizes[axis], copy, Inv(t, tap, offsets, line.stride[i], wrap), True)
 
 
-def _key(line: ir.IndexForm) -> tuple[Any, ...]:
+def _key(line: ir.IndexForm) -> tuple[object, ...]:
     """What two index forms must share to count as the same map."""
     match line:
         case ir.Window() | ir.Unwindow():
@@ -123,54 +120,59 @@ def _key(line: ir.IndexForm) -> tuple[Any, ...]:
             assert_never(line)
 
 
-def own_copy(a: Ref) -> Copy:
+def own_copy(a: AnyRef) -> Copy:
     """The copy that a reference's data-sized axes belong to."""
-    if a.copy != 0:
+    if a.copy is not Copy.NONE:
         return a.copy
-    copy: Copy = 0
+    copy = Copy.NONE
     for s in a.symbols:
-        if s.copy not in (0, "m"):
+        if s.copy not in (Copy.NONE, Copy.SHORTER):
             return s.copy
-        copy = 1 if s.copy == "m" else copy
+        copy = Copy.FIRST if s.copy is Copy.SHORTER else copy
     return copy
 
 
+def form(a: Ref) -> Indexed:
+    """The index form that a reference is to."""
+    assert isinstance(a.node, Indexed)
+    return a.node
+
+
 def side(q: Requests, a: Ref) -> Map:
-    node = cast(Indexed, a.node)
-    return Map(q, node.line, dict(a.binding), node.line.of.dims, own_copy(a))
+    line = form(a).line
+    return Map(q, line, dict(a.binding), line.of.dims, own_copy(a))
 
 
 def child(q: Requests, a: Ref, inner: dict[ir.Axis, Sym]) -> Ref:
-    return q.child(a, cast(AnyNode, cast(Indexed, a.node).of), a.copy, inner)
+    return q.child(a, form(a).of, a.copy, inner)
 
 
 def renamed(q: Requests, a: Ref) -> Ref:
     """The child of a Rename, with its own axes bound to the parent's symbols."""
-    node = cast(Indexed, a.node)
-    line = cast(ir.Rename, node.line)
-    table = dict(a.binding)
-    return q.child(a, cast(AnyNode, node.of), a.copy, {old: table[new] for old, new in line.axes})
+    line, table = form(a).line, dict(a.binding)
+    assert isinstance(line, ir.Rename)
+    return q.child(a, form(a).of, a.copy, {old: table[new] for old, new in line.axes})
 
 
 # ---------------------------------------------------------------- one side
 
 
-def one_sided(q: Requests, kind: str, a: Ref, b: Ref) -> Terms:
+def one_sided(q: Requests, kind: Kind, a: Ref, b: Ref) -> Terms:
     """K or T with an index form on the left, the child being asked in full."""
     m = side(q, a)
     return _apply(q, m, q.pair(kind, child(q, a, m.inner), b), _space(a, b))
 
 
-def mapped_mean(q: Requests, kind: str, a: Ref) -> Terms:
-    if isinstance(cast(Indexed, a.node).line, ir.Rename):
-        value = q.one(kind, renamed(q, a))
+def mapped_mean(q: Requests, a: Ref) -> Terms:
+    if isinstance(form(a).line, ir.Rename):
+        value = q.one(MEAN, renamed(q, a))
         return () if value == ZERO else ((frozenset(), value),)
     m = side(q, a)
-    value = q.one(kind, child(q, a, m.inner))
+    value = q.one(MEAN, child(q, a, m.inner))
     return () if value == ZERO else _apply(q, m, ((frozenset(), value),), _space(a, a))
 
 
-def mapped_scalar(rules: Rules, line: ir.IndexForm, a: Ref) -> Value:
+def mapped_scalar(rules: Rules, line: ir.IndexForm, a: ScalarRef) -> Value:
     """An index form of scalars."""
     if isinstance(line, ir.Rename):
         table = dict(a.binding)
@@ -181,12 +183,12 @@ def mapped_scalar(rules: Rules, line: ir.IndexForm, a: Ref) -> Value:
     return terms[0][1] if terms else ZERO
 
 
-def _space(a: Ref, b: Ref) -> Any:
-    copies = {own_copy(a), own_copy(b)} - {0}
+def _space(a: AnyRef, b: AnyRef) -> Space:
+    copies = {own_copy(a), own_copy(b)} - {Copy.NONE}
     return "const" if not copies else "pair" if len(copies) == 2 else "input"
 
 
-def _apply(q: Requests, m: Map, terms: Terms, space: Any) -> Terms:
+def _apply(q: Requests, m: Map, terms: Terms, space: Space) -> Terms:
     """Put a left map into a result."""
     out: list[Term] = []
     for deltas, value in terms:
@@ -211,12 +213,12 @@ def masks(m: Map, present: frozenset[Sym], bound: Mapping[Sym, Sym] | None = Non
     """
     shared = m.both | {left for r, left in (bound or {}).items() if left.copy != r.copy}
     return [
-        Ind(index, None, s.size, "m" if s in shared else s.copy)
+        Ind(index, None, s.size, Copy.SHORTER if s in shared else s.copy)
         for s, index in m.table.items() if m.masked[s] and s not in present
     ]  # fmt: skip
 
 
-def put(q: Requests, value: Value, table: dict[Sym, Index], space: Any) -> Value:
+def put(q: Requests, value: Value, table: dict[Sym, Index], space: Space) -> Value:
     """Replace plain symbols by indices; a composite value becomes an entry first."""
     if not table.keys() & symbols(value):
         return value
@@ -229,7 +231,7 @@ def put(q: Requests, value: Value, table: dict[Sym, Index], space: Any) -> Value
 # ---------------------------------------------------------------- both sides
 
 
-def joint(q: Requests, kind: str, a: Ref, b: Ref) -> Terms | None:
+def joint(q: Requests, kind: Kind, a: Ref, b: Ref) -> Terms | None:
     """The rule for equal maps on both sides; None when it does not apply."""
     if not (isinstance(a.node, Indexed) and isinstance(b.node, Indexed)):
         return None
@@ -270,7 +272,7 @@ def _unify(ma: Map, mb: Map) -> None:
             del mb.table[other], mb.masked[other]
 
 
-def _apply_joint(q: Requests, ma: Map, mb: Map, terms: Terms, space: Any) -> Terms:
+def _apply_joint(q: Requests, ma: Map, mb: Map, terms: Terms, space: Space) -> Terms:
     out: list[Term] = []
     table = ma.table | mb.table
     for deltas, value in terms:
@@ -310,7 +312,7 @@ def _free(index: Index) -> Sym:
             assert_never(index)
 
 
-def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) -> Terms:
+def _joint_unwindow(q: Requests, kind: Kind, a: Ref, b: Ref, ma: Map, mb: Map) -> Terms:
     """Both sides sum over taps: a delta over taps is resolved first, then both sides move with one tap."""
     (ta,), (tb,) = ma.summed, mb.summed
     terms = q.pair(kind, child(q, a, ma.inner), child(q, b, mb.inner))
@@ -327,7 +329,7 @@ def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) ->
 
 
 def _same_tap(
-    q: Requests, ma: Map, right: dict[Sym, Any], deltas: frozenset[tuple[Sym, Sym]], value: Value, tap: Sym, space: Any
+    q: Requests, ma: Map, right: dict[Sym, Inv], deltas: Deltas, value: Value, tap: Sym, space: Space
 ) -> Terms:  # fmt: skip
     kept, bound, factors = _moved(deltas, ma.table, right)
     present = symbols(value) | bound.keys()

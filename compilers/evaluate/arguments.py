@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,13 +29,29 @@ def wanted_names(get: Get) -> tuple[str, ...]:
 
 
 def as_dtype(dtype: Any) -> torch.dtype | None:
-    if dtype is None or isinstance(dtype, torch.dtype):
+    if dtype is None:
         return dtype
     known = {"float32": torch.float32, "float64": torch.float64, "float": torch.float64, "double": torch.float64}
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    name = str(dtype).removeprefix("torch.") if isinstance(dtype, str | torch.dtype) else np.dtype(dtype).name
     if name not in known:
         raise InputError(f"dtype is float32 or float64, got {dtype!r}", code="NT609")
     return known[name]
+
+
+def as_draws(tol: float | None, samples: int | None, seed: int) -> dict[str, Any]:
+    """How sampled kernels draw; InputError (NT616) for a tolerance or a number of draws that is not positive."""
+    if tol is not None and not (isinstance(tol, Real) and not isinstance(tol, bool) and 0 < tol < math.inf):
+        hint = "tol=1e-3: the standard error, relative to √(K_ii K_jj)"
+        raise InputError(f"tol is a positive number, got {tol!r}", code="NT616", hint=hint)
+    if samples is not None and not (_is_whole(samples) and samples > 0):
+        raise InputError(f"samples is a positive whole number, got {samples!r}", code="NT616", hint="samples=4096")
+    if not (_is_whole(seed) and seed >= 0):
+        raise InputError(f"seed is a whole number from 0, got {seed!r}", code="NT616", hint="seed=0")
+    return {"tol": tol, "samples": samples, "seed": seed}
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def as_device(device: Any) -> torch.device | None:

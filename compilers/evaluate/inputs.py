@@ -113,15 +113,27 @@ class Inputs:
                     f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602",
                     hint=layout_hint(name, [a for a, _ in axes], value.shape) if kind == "data" else None,
                 )  # fmt: skip
-        if bool(torch.isfinite(value.sum())):  # NaN and infinity stay in a sum
-            return
-        bad = (~torch.isfinite(value)).nonzero()
-        if len(bad):
-            place = tuple(bad[0].tolist())
-            raise InputError(
-                f"{name} is not finite in sample {place[0]}: {name}{list(place)} is {float(value[place])}",
-                code="NT603", hint="remove NaN and infinity",
-            )  # fmt: skip
+        if not bool(torch.isfinite(torch.linalg.vector_norm(value))):  # NaN and infinity stay in it
+            _refuse_what_is_not_finite(name, value)
+
+
+def _refuse_what_is_not_finite(name: str, value: Tensor) -> None:
+    """InputError (NT603) for an entry that is not finite, or a square of one sample that is not."""
+    bad = (~torch.isfinite(value)).nonzero()
+    if len(bad):
+        place = tuple(bad[0].tolist())
+        raise InputError(
+            f"{name} is not finite in sample {place[0]}: {name}{list(place)} is {float(value[place])}",
+            code="NT603", hint="remove NaN and infinity",
+        )  # fmt: skip
+    large = (~torch.isfinite(value.square().flatten(1).sum(1))).nonzero()
+    if len(large):
+        sample = int(large[0])
+        raise InputError(
+            f"{name} is too large in sample {sample}: squares of {float(value[sample].abs().max()):.1e} are not finite"
+            f" in {str(value.dtype).removeprefix('torch.')}",
+            code="NT603", hint="scale the features, for example to variance 1",
+        )  # fmt: skip
 
 
 def as_inputs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.expectation.report import divergent
 from netsor.errors import InputError
 from netsor.markup import one_line
 from netsor.text.display import Table, Tabled
@@ -113,11 +115,16 @@ class KernelResult(Tabled):
 
 
 def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:
-    """Method and error of a call from the records of its expectations."""
+    """Method and error of a call from the records of its expectations.
+
+    InputError (NT603) when the error of one is no number: its integral does not converge.
+    """
     order = ("closed form", "hermite", "quadrature", "sampled")
     used = {m for m, _ in log}
     method = "+".join(sorted(used, key=lambda m: order.index(m) if m in order else len(order))) or "closed form"
     bounds = [float(b) for m, b in log if m != "closed form"]
+    if any(math.isnan(b) for b in bounds):
+        raise divergent()
     return method, max(bounds) if bounds else None
 
 

@@ -123,10 +123,8 @@ def _check_layout(var: ir.Var, sample: torch.Tensor) -> None:
 
 def _tensor(var: ir.Var, value: Any, dtype: torch.dtype, device: str | torch.device) -> torch.Tensor | None:
     """The whole batch as one tensor; None when the samples have different shapes."""
-    if isinstance(value, torch.Tensor | np.ndarray):
-        return as_tensor(var.name, value).to(device=device, dtype=dtype)
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise InputError(f"{var} takes an array or a list of arrays, got {type(value).__name__}", code="NT601")
+        return as_tensor(var.name, value).to(device=device, dtype=dtype)
     shapes = {tuple(np.shape(v.cpu() if isinstance(v, torch.Tensor) else v)) for v in value}
     if len(shapes) > 1:
         return None

@@ -71,6 +71,9 @@ def predict(
     >>> bool((predictor.gp(x).mean - torch.tensor(y)).abs().max() < 1e-6)
     True
     """
+    if not callable(kernel):
+        what = type(kernel).__name__
+        raise InputError(f"ns.predict takes a compiled kernel, got {what}", code="NT616", hint="ns.compile(p)")
     return Predictor(kernel, x_train, y_train, diag_reg, params, landmarks, solver, gram, memory, tol, seed)
 
 

@@ -39,18 +39,30 @@ def sampled(
     All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None. With `why`, what has
     no exact rule, a SamplingWarning comes first.
     """
-    first, second = batches(p, x1, x2, device)
-    program = with_backward(p) if {"ntk", "terms"} & set(get) else p
-    paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
-    request = Request(program, tuple(get), len(first))
+    sampling = Sampling.of(p, x1, x2, get, device)
     with torch.no_grad():
         found = estimate(
-            lambda normals: request.evaluate(paths.draw(normals)), relative, lambda: request.stored,
-            tol=tol, samples=samples, seed=seed, device=device, memory=memory,
+            lambda normals: sampling.request.evaluate(sampling.paths.draw(normals)), relative,
+            lambda: sampling.request.stored, tol=tol, samples=samples, seed=seed, device=device, memory=memory,
             announce=None if why is None else lambda plan: warn(p.name, get, why, plan),
             shown=Progress(p.name, unit="draws", show=progress),
         )  # fmt: skip
     return collected(found, dtype or floating(x1, x2), x2 is None)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The variables of a program for all inputs of a call, and what is asked of them."""
+
+    paths: Paths
+    request: Request
+
+    @staticmethod
+    def of(p: Any, x1: Any, x2: Any, get: Sequence[str], device: torch.device | None) -> Sampling:
+        first, second = batches(p, x1, x2, device)
+        program = with_backward(p) if {"ntk", "terms"} & set(get) else p
+        paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
+        return Sampling(paths, Request(program, tuple(get), len(first)))
 
 
 def warn(name: str, get: Sequence[str], why: Diagnostic, plan: Forecast) -> None:
@@ -109,6 +121,19 @@ class Request:
         for mark, side in zip(SIDES, (one, two), strict=True):
             found |= {mark + name: k for name, k in self._kernels(side, side).items() if not name.startswith(SCALAR)}
         return found
+
+    def block(self, drawn: Drawn, rows: slice, cols: slice) -> Quantities:
+        """The kernels of some pairs; every batch is one group."""
+        self.stored = drawn.made
+        one, two = drawn.groups(0, self.first), drawn.groups(self.first)
+        first = one.some(rows)
+        return self._kernels(first, two.some(cols) if two.networks else first if rows == cols else one.some(cols))
+
+    def own(self, drawn: Drawn, second: bool, part: slice) -> Quantities:
+        """The kernels of some inputs of a batch with themselves, `[sample, *axes]`."""
+        side = drawn.groups(self.first) if second else drawn.groups(0, self.first)
+        some = side.some(part)
+        return {name: _diagonal(k) for name, k in self._kernels(some, some).items()}
 
     def _kernels(self, drawn: Drawn, other: Drawn) -> Quantities:
         columns = (other.networks, other.results)
@@ -210,19 +235,25 @@ def relative(mean: Quantities, error: Quantities) -> float:
 def _scale(name: str, mean: Quantities) -> Tensor:
     if name.startswith(SCALAR):
         return mean[name].abs().amax()
-    one, two = (_roots(mean.get(mark + name, mean[name])) for mark in SIDES)
+    one, two = (_diagonal(mean.get(mark + name, mean[name])) for mark in SIDES)
+    return scales(one, two)
+
+
+def scales(one: Tensor, two: Tensor) -> Tensor:
+    """√(K_ii K_jj) `[sample, sample′, *axes, *axes′]` from K_ii and K_jj `[sample, *axes]`."""
+    one, two = one.abs().sqrt(), two.abs().sqrt()
     shape = [*one.shape[:1], *two.shape[:1], *one.shape[1:], *two.shape[1:]]
     product = one.flatten()[:, None] * two.flatten()
     product = product.reshape(*one.shape, *two.shape).movedim(one.ndim, 1)
     return product.reshape(shape)
 
 
-def _roots(kernel: Tensor) -> Tensor:
-    """√K_ii of a kernel `[sample, sample, *axes, *axes]` as `[sample, *axes]`."""
+def _diagonal(kernel: Tensor) -> Tensor:
+    """K_ii of a kernel `[sample, sample, *axes, *axes]` as `[sample, *axes]`."""
     shape = [kernel.shape[0], *kernel.shape[2 : 2 + (kernel.ndim - 2) // 2]]
     size = math.prod(shape)
     square = kernel.movedim(1, 1 + len(shape[1:])).reshape(size, size)
-    return square.diagonal().abs().sqrt().reshape(shape)
+    return square.diagonal().reshape(shape)
 
 
 def collected(found: Estimate, dtype: torch.dtype, symmetric: bool = False) -> KernelResult:

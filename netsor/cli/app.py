@@ -153,6 +153,9 @@ def _kernel(commands: Any) -> None:
     command.add_argument("-o", required=True, metavar="K.npz", help="one array per name; K.zarr is written by blocks")
     command.add_argument("--processes", type=_positive, default=1, metavar="N", help="that compute blocks of K.zarr")
     command.add_argument("--memory", default="2GB", metavar="SIZE", help="of all processes together; default: 2GB")
+    text = "local (default), or dask: the workers of a cluster compute blocks of K.zarr"
+    command.add_argument("--engine", default="local", choices=("local", "dask"), help=text)
+    command.add_argument("--scheduler", metavar="FILE", help="what dask scheduler --scheduler-file FILE wrote")
     command.add_argument("--resume", action="store_true", help="go on with K.zarr where the same command stopped")
     _force(command)
 

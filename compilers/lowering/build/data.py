@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from netsor import ir
-from netsor.compilers.derive.entries.values import Sym
+from netsor.compilers.derive.entries.indices import Copy, Sym
 from netsor.compilers.derive.nodes import unsupported
 from netsor.compilers.lowering.build.reads import FEATURE
 from netsor.compilers.lowering.build.scope import NOTHING, Scope
@@ -15,7 +15,7 @@ from netsor.compilers.lowering.plan.operands import Array, Layout, Mark, Operand
 from netsor.compilers.lowering.plan.operations import Apply
 from netsor.compilers.lowering.plan.order import Store
 
-LINE: frozenset[Any] = frozenset(("s",))
+LINE = frozenset((Copy.OWN,))
 
 
 class DataArrays:
@@ -38,7 +38,7 @@ class DataArrays:
 
     @staticmethod
     def _array(var: ir.Var, features: bool) -> Array:
-        return Array(var.name, "s", _layout(var.axes, var, features))
+        return Array(var.name, Copy.OWN, _layout(var.axes, var, features))
 
     def _made(self, line: ir.Line) -> Operand:
         match line:
@@ -96,7 +96,7 @@ class DataArrays:
             raise unsupported(f"the data line {line.out.name}")
         rest = [a for a in line.of.axes if a not in line.axes]
         dims = tuple(self._dim(line.of, a) for a in line.axes)
-        sizes = tuple(self.scope.size(line.out.size(a), "s") for a in line.axes)
+        sizes = tuple(self.scope.size(line.out.size(a), Copy.OWN) for a in line.axes)
         offsets, stride = tuple(map(tuple, line.offsets)), tuple(line.stride)
         of = self.need(line.of)
         have = [*line.axes, line.tap, *rest]
@@ -135,4 +135,4 @@ def _layout(axes: Sequence[ir.Axis], var: ir.Var, features: bool) -> Layout:
 
 
 def _sym(axis: ir.Axis, var: ir.Var) -> Sym:
-    return Sym(0, var.size(axis), "s", axis.name)
+    return Sym(0, var.size(axis), Copy.OWN, axis.name)
