@@ -140,7 +140,7 @@ def test_blocks_threads_and_strides(monkeypatch: pytest.MonkeyPatch) -> None:
     turned = x.flip(1).transpose(1, 2).contiguous().transpose(1, 2).flip(1)  # neither contiguous nor in order
     assert torch.equal(kernel(turned).ntk, whole)
     assert torch.equal(kernel(np.ascontiguousarray(x.numpy()[:, ::-1])[:, ::-1]).ntk, whole)
-    monkeypatch.setattr(library, "SHARED", 1)
+    monkeypatch.setattr(library, "ALONE", 1)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)

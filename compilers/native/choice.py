@@ -149,7 +149,7 @@ def native(recursion: Recursion, get: Names, threads: int | None = None) -> Nati
     try:
         blocks.library(next(iter(NEAR)))
     except Missing as missing:
-        return _tiles(found, get, functions) if _has_axes(found) else str(missing)
+        return _tiles(found, get, functions, threads) if _has_axes(found) else str(missing)
     return blocks
 
 
@@ -159,9 +159,9 @@ def _has_axes(plan: Plan) -> bool:
     )
 
 
-def _tiles(plan: Plan, get: Names, functions: Any) -> Tiles | str:
+def _tiles(plan: Plan, get: Names, functions: Any, threads: int | None) -> Tiles | str:
     known = sides(plan)
-    found = Tiles(known, lambda dtype, shapes: axes.Library(plan, known, frozenset(get), functions, dtype, shapes))
+    found = Tiles(known, lambda dtype, shapes: axes.Library(plan, known, frozenset(get), functions, dtype, shapes), threads)
     return found.obstacle() or found
 
 

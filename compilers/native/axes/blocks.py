@@ -14,8 +14,8 @@ from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR
 from netsor.compilers.expectation.report import report
 from netsor.compilers.native.axes.library import Library
+from netsor.compilers.native.axes.printing.reader import PLAIN
 from netsor.compilers.native.axes.sides import Shapes, Sides
-from netsor.compilers.native.axes.text import PLAIN
 from netsor.compilers.native.columns import evaluate
 from netsor.compilers.native.expectations import Missing
 
@@ -30,8 +30,10 @@ class Tiles:
 
     has_series = False
 
-    def __init__(self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library]) -> None:
-        self.sides, self.make = sides, make
+    def __init__(
+        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None
+    ) -> None:
+        self.sides, self.make, self._threads = sides, make, threads
         self._libraries: dict[tuple[torch.dtype, Shapes], Library | str] = {}
 
     @property
@@ -106,7 +108,8 @@ class Tiles:
                for k, (_, size) in enumerate(library.columns[2])]  # fmt: skip
         out = [torch.empty((n, m, *shape), dtype=library.dtype) for shape in library.shapes]
         near = torch.empty((n, m), dtype=torch.bool)
-        marked = library(one, two, plain, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype])
+        threads = torch.get_num_threads() if self._threads is None else self._threads
+        marked = library(one, two, plain, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype], threads)
         if marked * OFTEN > n * m + OFTEN:
             return None
         report("closed form", 0.0)

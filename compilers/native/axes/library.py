@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,16 +14,16 @@ from torch import Tensor
 from netsor.compilers.lowering.plan import order
 from netsor.compilers.lowering.plan.arrays import Gram
 from netsor.compilers.native import compiler
+from netsor.compilers.native.axes.printing.text import Text
 from netsor.compilers.native.axes.sides import Shapes, Sides
-from netsor.compilers.native.axes.text import Text
 from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
 from netsor.compilers.native.expectations import Missing, Series
-from netsor.compilers.native.library import array, shared
+from netsor.compilers.native.library import array, at_once
 from netsor.compilers.native.pairs import Functions
 from netsor.sizes import number
 
-SHARED = 1 << 16  # expectations that one thread takes
+ALONE = 1 << 16  # expectations that one thread takes
 LARGE = 64 << 20  # bytes of a tile, above which torch takes the pairs
 
 
@@ -108,7 +109,7 @@ class Library:
 
     def __call__(
         self, one: Sequence[Tensor], two: Sequence[Tensor], plain: Sequence[Tensor], out: Sequence[Tensor],
-        near: Tensor, pad: int, diagonal: int, upper: bool, bound: float,
+        near: Tensor, pad: int, diagonal: int, upper: bool, bound: float, threads: int,
     ) -> int:  # fmt: skip
         """Fills `out` `[n, m, elements]` and `near` `[n, m]`; how many pairs are near.
 
@@ -117,9 +118,15 @@ class Library:
         n, m = near.shape
         pointers = [array(ctypes.c_void_p, [t.data_ptr() for t in found]) for found in (one, two, plain, out)]
         block = Block(*map(ctypes.addressof, pointers), near.data_ptr(), m, pad, diagonal, upper, bound)
-        found = shared(
-            lambda part: int(self._block(block, part.start, part.stop)), n, n * m * self.elements, upper, SHARED
-        )
+        parts = shares(n, max(1, min(threads, n, n * m * self.elements // ALONE)), upper)
+        found = at_once(lambda k: int(self._block(block, parts[k].start, parts[k].stop)), len(parts))
         if min(found) < 0:
             raise MemoryError("no memory for the tiles of a native kernel")
         return sum(found)
+
+
+def shares(rows: int, threads: int, upper: bool) -> list[range]:
+    """Rows of about equal work: of pairs above the diagonal, or of all."""
+    places = [k / threads for k in range(threads + 1)]
+    ends = [round(rows * (1 - (1 - x) ** 0.5 if upper else x)) for x in places]
+    return [range(i, j) for i, j in itertools.pairwise(ends)]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.lowering.plan import order
+from netsor.compilers.lowering.plan.arrays import Parameter
 from netsor.compilers.lowering.plan.operands import Array, Name
 from netsor.compilers.lowering.plan.uses import parts
 from netsor.sizes import number
@@ -40,6 +41,7 @@ class Sides:
 
     quantities: tuple[Name, ...]
     arrays: tuple[Array, ...]
+    parameters: tuple[str, ...]
 
     def shapes(self, a: Any, b: Any) -> Shapes:
         """The shapes of two batches with their quantities, `[samples, …]`."""
@@ -48,7 +50,7 @@ class Sides:
 
     def _shapes(self, each: Any) -> tuple[Shape, ...]:
         values = [_behind(each, name, v) for name, v in self._values(each)]
-        return (*values, *(tuple(each.data[x.name].shape[1:]) for x in self.arrays))
+        return (*values, *(tuple(each.data[x.name].shape[1:]) for x in self.arrays), *[()] * len(self.parameters))
 
     def _values(self, each: Any) -> list[tuple[str, Any]]:
         return list(each.values.items())[: len(self.quantities)]
@@ -61,7 +63,8 @@ class Sides:
             t = torch.as_tensor(v, dtype=each.data.dtype)
             rows = t.reshape(1, -1) if name in each.constants else t.reshape(t.shape[0], -1)
             out.append(rows.expand(n, rows.shape[1]))
-        return out + [each.data[x.name].reshape(n, -1) for x in self.arrays]
+        out += [each.data[x.name].reshape(n, -1) for x in self.arrays]
+        return out + [each.data.parameter(name).detach().reshape(1, 1).expand(n, 1) for name in self.parameters]
 
     def nominal(self, size: Callable[[str], int]) -> Shapes:
         """The shapes of two batches whose axes, and features by "feature", have these sizes."""
@@ -74,6 +77,7 @@ class Sides:
             () if x.layout is None else tuple(1 if s is None else number(s.size, axis) for s in x.layout.axes)
             for x in (*self.quantities, *self.arrays)
         )  # fmt: skip
+        shapes += ((),) * len(self.parameters)
         sizes.pop(FEATURE, None)
         own = tuple(sorted(sizes.items()))
         return Shapes((own, own), (shapes, shapes))
@@ -84,11 +88,14 @@ FEATURE = "feature"
 
 def sides(plan: order.Plan) -> Sides:
     arrays: dict[str, Array] = {}
+    parameters: dict[str, None] = {}
     for s in plan.pairs.body:
         for x in parts(s):
+            if isinstance(x, Parameter):
+                parameters[x.parameter] = None
             if isinstance(x, Array):
                 arrays.setdefault(x.name, x)
-    return Sides(tuple(dict.fromkeys(plan.each.kept)), tuple(arrays.values()))
+    return Sides(tuple(dict.fromkeys(plan.each.kept)), tuple(arrays.values()), tuple(parameters))
 
 
 def _behind(each: Any, name: str, value: Any) -> Shape:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from netsor.compilers.lowering.plan import arrays, operations, order
 from netsor.compilers.lowering.plan.operands import Name, Operand
 from netsor.compilers.native.axes.index import Index
 from netsor.compilers.native.axes.nests import Cursor, Field, When
+from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
 from netsor.compilers.native.expectations import Missing
-
-if TYPE_CHECKING:
-    from netsor.compilers.native.axes.walk.statements import Walk
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Part:
 class Offsets:
     """The sums of a walk that are not yet over all dimensions; `count` are, each a number that a tile adds to."""
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, walk: State) -> None:
         self.walk, self.count = walk, 0
         self._parts: dict[Name, Part] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -10,14 +10,12 @@ from netsor.compilers.lowering.plan import positions
 from netsor.compilers.native.axes.index import Index, both, divided, equal, flat, inside, looked_up, modulo
 from netsor.compilers.native.axes.nests import Cursor, Field, When
 from netsor.compilers.native.axes.walk.fields import Places, aligned, broadcast
+from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
 from netsor.compilers.native.expectations import Missing
 
-if TYPE_CHECKING:
-    from netsor.compilers.native.axes.walk.statements import Walk
 
-
-def measure(walk: Walk, s: positions.Measure) -> int:
+def measure(walk: State, s: positions.Measure) -> int:
     match s:
         case positions.Size():
             return walk.shapes.size(s.copy, s.axis)
@@ -39,7 +37,7 @@ Located = (
 )  # fmt: skip
 
 
-def position(walk: Walk, s: Located) -> Places:
+def position(walk: State, s: Located) -> Places:
     match s:
         case positions.Grid():
             return Places((walk.size(s.size), *_after(s)), lambda index: index[0])
@@ -62,7 +60,7 @@ def position(walk: Walk, s: Located) -> Places:
             assert_never(s)
 
 
-def _window(walk: Walk, s: positions.Window | positions.Inverse) -> Places:
+def _window(walk: State, s: positions.Window | positions.Inverse) -> Places:
     at, taps = walk.place(s.at), walk.place(s.taps)
     wrap = None if s.wrap is None else walk.size(s.wrap)
     back = isinstance(s, positions.Inverse)
@@ -81,7 +79,7 @@ def _after(s: Located) -> tuple[int, ...]:
     return (1,) * (0 if s.out.layout is None else len(s.out.layout.axes) - 1)
 
 
-def indicator(walk: Walk, s: positions.Indicator) -> Field:
+def indicator(walk: State, s: positions.Indicator) -> Field:
     """1 where the indices are equal and inside, else 0."""
     left, right = walk.place(s.left), None if s.right is None else walk.place(s.right)
     size = walk.size(s.size)
@@ -108,7 +106,7 @@ def as_number(of: Places) -> Field:
     return Field(of.shape, at)
 
 
-def constant(walk: Walk, array: Any) -> Field:
+def constant(walk: State, array: Any) -> Field:
     """An array that the program states."""
     numbers = np.asarray(array, dtype=float)
     values = tuple(map(float, numbers.ravel()))

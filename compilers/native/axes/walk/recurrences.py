@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from netsor.compilers.lowering.plan import order, positions
 from netsor.compilers.native.axes.index import Index, both, flat, inside, variable
 from netsor.compilers.native.axes.nests import Buffer, Cursor, Field, Leaf, Made, Repeat, Scope, When
 from netsor.compilers.native.axes.walk import fields, sums
 from netsor.compilers.native.axes.walk.fields import Places
+from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
 from netsor.compilers.native.expectations import Missing
 
-if TYPE_CHECKING:
-    from netsor.compilers.native.axes.walk.statements import Walk
 
-
-def wave(walk: Walk, s: order.Wave) -> None:
+def wave(walk: State, s: order.Wave) -> None:
     """All pairs of positions, the second one inside."""
     sizes = tuple(map(walk.size, s.sizes))
     found, at = _begun(walk, sizes, s.reverse, s.cells)
@@ -28,7 +25,7 @@ def wave(walk: Walk, s: order.Wave) -> None:
     _ended(walk, found, s.cells)
 
 
-def loop(walk: Walk, s: order.Loop) -> None:
+def loop(walk: State, s: order.Loop) -> None:
     """Every cell at every position."""
     sizes = tuple(map(walk.size, s.steps[0].cell.sizes))
     if any(tuple(map(walk.size, step.cell.sizes)) != sizes for step in s.steps):
@@ -43,7 +40,7 @@ def loop(walk: Walk, s: order.Loop) -> None:
     _ended(walk, found, cells)
 
 
-def _stepped(walk: Walk, step: order.Step, at: list[Index]) -> None:
+def _stepped(walk: State, step: order.Step, at: list[Index]) -> None:
     walk.run(step.body)
     value = walk.field(step.value)
     put(walk, step.cell, at, value)
@@ -89,7 +86,7 @@ def _located(index: Index, shape: tuple[int, ...]) -> Places:
 
 
 def _begun(
-    walk: Walk, sizes: tuple[int, ...], reverse: bool, cells: Sequence[order.Cell]
+    walk: State, sizes: tuple[int, ...], reverse: bool, cells: Sequence[order.Cell]
 ) -> tuple[Repeat, list[Index]]:
     walk.repeats += 1
     variables = tuple(f"r{walk.repeats}_{k}" for k in range(len(sizes)))
@@ -100,13 +97,13 @@ def _begun(
     return found, [variable(v, size) for v, size in zip(variables, sizes, strict=True)]
 
 
-def _run(walk: Walk, inner: Scope, body: Callable[[], None]) -> None:
+def _run(walk: State, inner: Scope, body: Callable[[], None]) -> None:
     outer, walk.scope = walk.scope, inner
     body()
     walk.scope = outer
 
 
-def _ended(walk: Walk, found: Repeat, cells: Sequence[order.Cell]) -> None:
+def _ended(walk: State, found: Repeat, cells: Sequence[order.Cell]) -> None:
     found.level = found.body.outer + 1
     walk.scope.repeats.append(found)
     for cell in cells:
@@ -115,7 +112,7 @@ def _ended(walk: Walk, found: Repeat, cells: Sequence[order.Cell]) -> None:
         walk.current.pop(cell, None)
 
 
-def _shape(walk: Walk, cell: order.Cell) -> tuple[int, ...]:
+def _shape(walk: State, cell: order.Cell) -> tuple[int, ...]:
     """The dimensions of the whole entry."""
     sizes, rest = iter(cell.sizes), iter(cell.rest)
     count = len(cell.sizes) + len(cell.rest)
@@ -128,7 +125,7 @@ def _whole(cell: order.Cell, at: Sequence[Index], rest: Sequence[Index]) -> list
     return [looped[k] if k in looped else next(others) for k in range(len(at) + len(rest))]
 
 
-def put(walk: Walk, cell: order.Cell, at: Sequence[Index], of: Field) -> None:
+def put(walk: State, cell: order.Cell, at: Sequence[Index], of: Field) -> None:
     """Store a value of a step."""
     front = (1,) if cell.waves else ()
     domain = (*front, *map(walk.size, cell.rest))
@@ -137,7 +134,7 @@ def put(walk: Walk, cell: order.Cell, at: Sequence[Index], of: Field) -> None:
     nest.write(walk.cells[cell], _whole(cell, at, nest.index[len(front) :]), value, _shape(walk, cell))
 
 
-def read_cell(walk: Walk, s: order.Read) -> Field:
+def read_cell(walk: State, s: order.Read) -> Field:
     """A cell at positions, zero outside; at those of the step itself the value that has just been made."""
     cell, front = s.cell, (1,) if s.cell.waves else ()
     at = [walk.place(x).at((Index(0),) if cell.waves else ()) for x in s.at]

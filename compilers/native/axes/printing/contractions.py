@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from netsor.compilers.native.axes.index import Index
+from netsor.compilers.native.axes.index import Index, flat
 from netsor.compilers.native.axes.nests import Sums
+from netsor.compilers.native.axes.printing.reader import Reader, Tile, loops
 from netsor.compilers.native.body import Side
-
-if TYPE_CHECKING:
-    from netsor.compilers.native.axes.text import Tile
 
 SIMPLE = {"load", "mul", "add", "sub", "neg", "same"}  # what vectors have operators for
 AT_ONCE = (4, 3, 2)  # elements of a dimension that are summed together
@@ -25,8 +22,6 @@ def sums_text(tile: Tile, nest: Sums, indent: str) -> Iterator[str]:
 
 
 def _blocked(tile: Tile, nest: Sums, made: list[int], indent: str) -> Iterator[str]:
-    from netsor.compilers.native.axes.text import Reader, loops
-
     reader = Reader(tile, nest, vectors=True)
     lines = [f"__auto_type t{k} = {reader.operation(nest.body.code[k])};" for k in made]
     term = reader.argument(nest.term)
@@ -49,8 +44,6 @@ def _blocked(tile: Tile, nest: Sums, made: list[int], indent: str) -> Iterator[s
 
 
 def _flat(nest: Sums) -> Index:
-    from netsor.compilers.native.axes.index import flat
-
     return flat(nest.index, nest.domain)
 
 
@@ -94,8 +87,6 @@ def _combinations(steps: list[int]) -> list[tuple[int, ...]]:
 
 
 def _lane_by_lane(tile: Tile, nest: Sums, made: list[int], indent: str) -> Iterator[str]:
-    from netsor.compilers.native.axes.text import Reader, loops
-
     reader = Reader(tile, nest)
     lines = [f"T t{k} = {reader.operation(nest.body.code[k])};" for k in made]
     term = reader.argument(nest.term)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import assert_never
 
 import torch
 
-from netsor.compilers.native.axes.contractions import sums_text
 from netsor.compilers.native.axes.fusion import Group, Item, grouped, in_row
 from netsor.compilers.native.axes.index import Index
 from netsor.compilers.native.axes.memory import places
-from netsor.compilers.native.axes.nests import Buffer, Cursor, Leaf, Nest, Repeat, Sums
-from netsor.compilers.native.axes.shell import HEAD, MAIN, TORUS
+from netsor.compilers.native.axes.nests import Buffer, Nest, Repeat, Sums
+from netsor.compilers.native.axes.printing.contractions import sums_text
+from netsor.compilers.native.axes.printing.reader import PLAIN, Reader, loops
+from netsor.compilers.native.axes.printing.shell import HEAD, MAIN, TORUS
 from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
-from netsor.compilers.native.body import Argument, Instruction, Ref, Side
+from netsor.compilers.native.body import Ref, Side
 from netsor.compilers.native.columns import Column
-from netsor.compilers.native.text import TYPES, operation
+from netsor.compilers.native.text import TYPES
 
 Slots = dict[tuple[int, Column, int], int]  # copy, column, elements → which array of the side
 
@@ -30,7 +31,7 @@ class Text:
         self.slots: Slots = {}
         self.tables: dict[str, tuple[float, ...]] = {}
         self.torus = two.scope.torus
-        tiles = [Tile(self, name, walk) for name, walk in (("two", two), ("own", own))]
+        tiles = [_Tile(self, name, walk) for name, walk in (("two", two), ("own", own))]
         texts = [tile.text() for tile in tiles]
         self.work = max(tile.total for tile in tiles)
         self.source = "\n".join([self._head(two), *texts, MAIN if self.torus is None else TORUS])
@@ -58,9 +59,6 @@ class Text:
         ])  # fmt: skip
 
 
-PLAIN = 3  # the second input where all lanes are one pair
-
-
 def _offsets(torus: Torus) -> dict[str, str]:
     """The loops over the offsets, their variables, and whether all are zero."""
     leads = [f"o{k}" for k in range(len(torus.sizes) - 1)]
@@ -73,7 +71,9 @@ def _offsets(torus: Torus) -> dict[str, str]:
     }
 
 
-class Tile:
+class _Tile:
+    """The functions of a tile."""
+
     def __init__(self, text: Text, name: str, walk: Walk) -> None:
         self.of, self.name, self.walk = text, name, walk
         self.items = grouped(walk.scope, walk.results.values())
@@ -95,6 +95,13 @@ class Tile:
         offsets = ", ".join(f"long {o}" for o in (*(f"o{k}" for k in range(len(torus.sizes) - 1)), "first"))
         tile = self._function(self.name, f"{offsets}, T *restrict w, T *near, const T *me, T (*acc)[L]", body)
         return tile + self._function(f"{self.name}_last", f"const T *sum, {tail}", [*last, *out])
+
+    @property
+    def has_offsets(self) -> bool:
+        return self.of.torus is not None
+
+    def slot(self, side: Side, copy: int) -> int:
+        return self.of.slot(side, copy)
 
     def _function(self, name: str, arguments: str, body: list[str]) -> str:
         head = f"static void {name}(const Block *b, long i, long j, {arguments})"
@@ -191,89 +198,3 @@ class Tile:
         yield from (f"T c{k}[L];" for k in sorted(later))
         yield from (f"T *restrict q{n} = {self.address(w.buffer, w.at)};" for n, w in enumerate(nest.writes))
         yield from blocks
-
-
-def loops(domain: Sequence[int], indent: str, steps: Sequence[int] = (), name: str = "d") -> Iterator[str]:
-    for k, size in enumerate(domain):
-        if size > 1:
-            step = steps[k] if steps else 1
-            yield f"{indent}for (long {name}{k} = 0; {name}{k} < {size}; {name}{k} += {step})"
-
-
-class Reader:
-    """What the instructions of a body are called; `declared` are the pointers and numbers that they read."""
-
-    def __init__(self, tile: Tile, cursor: Cursor, vectors: bool = False) -> None:
-        self.tile, self.cursor, self.vectors = tile, cursor, vectors
-        self.declared: list[str] = []
-        self.leaves = {which: leaf for leaf, which in cursor.leaves.items()}
-        self._loaded: dict[int, str] = {}
-        self._sides: dict[Side, str] = {}
-
-    def _vector(self, name: str) -> str:
-        return f"*(const V *){name}" if self.vectors else f"{name}[l]"
-
-    def _leaf(self, which: int) -> str:
-        if which not in self._loaded:
-            leaf, name = self.leaves[which], f"p{which}"
-            self._loaded[which] = self._declare(leaf, name)
-        return self._loaded[which]
-
-    def _declare(self, leaf: Leaf, name: str) -> str:
-        if leaf.vector:
-            self.declared.append(f"const T *restrict {name} = {leaf.vector};")
-            return self._vector(name)
-        if leaf.buffer is None and (leaf.side is None or self._copy(leaf.side) != 2):
-            text = leaf.text if leaf.side is None else self._element(leaf.side)
-            whole = text if leaf.when is True else f"({leaf.when}) ? {text} : 0"
-            self.declared.append(f"const T {name} = {whole};")
-            return name
-        text = self._address(leaf)
-        whole = text if leaf.when is True else f"({leaf.when}) ? {text} : zero"
-        self.declared.append(f"const T *restrict {name} = {whole};")
-        return self._vector(name)
-
-    def _address(self, leaf: Leaf) -> str:
-        if leaf.side is not None:
-            return self._element(leaf.side)
-        assert leaf.buffer is not None
-        return self.tile.address(leaf.buffer, leaf.at)
-
-    def _element(self, side: Side) -> str:
-        copy, at = self._copy(side), side.at
-        slot = self.tile.of.slot(side, copy)
-        assert isinstance(at, Index)
-        if copy != 2:
-            return f"{'a' if copy == 1 else 'e'}{slot}[{at.text}]"
-        torus = self.cursor.torus
-        return f"b{slot} + {at.text} * L" if torus is None else f"b{slot} + {torus.second(at, side.size).text}"
-
-    def _copy(self, side: Side) -> int:
-        return PLAIN if side.copy == 2 and self.tile.of.torus is not None and self.cursor.torus is None else side.copy
-
-    def argument(self, arg: Argument) -> str:
-        match arg:
-            case Ref():
-                return f"t{arg.number}"
-            case Side():
-                return self._side(arg)
-            case float() | int():
-                return f"(T){float(arg).hex()}"
-            case _:
-                assert_never(arg)
-
-    def _side(self, side: Side) -> str:
-        if side not in self._sides:
-            name = f"x{len(self._sides)}"
-            is_number = self._copy(side) != 2
-            kind = "T" if is_number else "T *restrict"
-            self.declared.append(f"const {kind} {name} = {self._element(side)};")
-            self._sides[side] = name if is_number else self._vector(name)
-        return self._sides[side]
-
-    def operation(self, made: Instruction) -> str:
-        if made.op == "load":
-            return self._leaf(made.which)
-        if made.op == "lanes":
-            return "me[l]"
-        return operation(made.op, [self.argument(a) for a in made.args])
