@@ -28,6 +28,7 @@ def compile(
     p: Program | Holder, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
     assume_gia: bool = False, fuse: bool = False, tol: float | None = None, samples: int | None = None, seed: int = 0,
     output: str | None = None, convention: Convention = "omega", backend: Backend = "auto",
+    threads: int | None = None,
 ) -> Kernel:  # fmt: skip
     """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
@@ -58,7 +59,7 @@ def compile(
         refuse_unless_valid(p)
     p = in_convention(p, convention)
     options = {"tol": tol, "samples": samples, "seed": seed}
-    return Kernel(p, device, dtype, assume_gia, options, fuse, convention, backend)
+    return Kernel(p, device, dtype, assume_gia, options, fuse, convention, backend, threads)
 
 
 def in_convention(p: Any, convention: str) -> Any:

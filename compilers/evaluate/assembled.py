@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import Block
+from netsor.compilers.evaluate.pages import large
 
 Place = Block | tuple[Tensor, Tensor]  # of a block `[n, m, …]`, or of entries `[k, …]` at two vectors of numbers
 
@@ -33,7 +34,7 @@ class Placed:
     def whole(self, key: str, like: Tensor, axes: torch.Size = torch.Size()) -> Tensor:
         """The array of all pairs, which is filled by blocks."""
         if key not in self.out:
-            self.out[key] = like.new_empty((*self.shape, *axes))
+            self.out[key] = large(like.new_empty((*self.shape, *axes)))
         return self.out[key]
 
     def _block(self, key: str, value: Tensor, rows: slice, cols: slice) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
+import torch
+
 from netsor.compilers.budget.plan import Call
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import fused
@@ -17,8 +19,9 @@ from netsor.compilers.lowering.functions import engine_function
 from netsor.compilers.native import compiler
 from netsor.compilers.native.blocks import Native
 from netsor.compilers.native.expectations import Missing
+from netsor.compilers.native.cuda.library import Library as CudaLibrary
 from netsor.compilers.native.library import Library
-from netsor.compilers.native.pairs import pairs
+from netsor.compilers.native.pairs import Pairs, pairs
 from netsor.errors import InputError, UnsupportedError
 
 Backend = Literal["auto", "torch", "native"]
@@ -27,6 +30,9 @@ Names = tuple[str, ...]
 FORMULA, SERIES = 4e-9, 40e-9  # seconds that torch takes for an expectation of one pair
 PAYS = 2.0  # seconds in torch, of all calls so far, for which a kernel is compiled
 NOTICED = 0.05  # seconds in torch below which nothing else is looked for
+CUDA = "on CUDA it has been checked through the CPU target only"
+ON_CUDA = f'{CUDA}; backend="native" takes it'
+LIBRARIES: dict[str, Callable[[Pairs, torch.dtype], Any]] = {"cpu": Library, "cuda": CudaLibrary}
 SERIES_ASKED = 'it has series, in which torch is about as fast; backend="native" takes them'
 
 
@@ -36,12 +42,15 @@ class Backends:
     def __init__(self, asked: str, fuse: bool, device: str, threads: int | None = None) -> None:
         if asked not in get_args(Backend):
             raise InputError(f"backend is 'auto', 'torch' or 'native', got {asked!r}", code="NT605")
-        if asked == "native" and compiler.current() is None:
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise InputError(f"threads is a positive number, got {threads!r}", code="NT605")
+        self.kind = torch.device(device).type
+        if asked == "native" and self.kind == "cpu" and compiler.current() is None:
             raise compiler.no_compiler()
         self.asked, self.fuse = asked, fuse and fused.available(device)
         self.threads = threads
         self.fused: dict[Names, fused.Fused] = {}
-        self._native: dict[Names, Native | str] = {}
+        self._native: dict[tuple[Names, str], Native | str] = {}
         self._seconds: dict[Names, float] = {}
 
     def blocks(
@@ -52,10 +61,11 @@ class Backends:
             if get not in self.fused:
                 self.fused[get] = fused.Fused(module.pairs, frozenset(get), fused.obstacle(recursion(get)))
             return self.fused[get]
-        outside = call.tracked or one.device.type != "cpu" or one.dtype not in NEAR
+        kind = one.device.type
+        outside = call.tracked or kind not in LIBRARIES or one.dtype not in NEAR
         if self.asked == "torch" or outside or (self.asked == "auto" and self._is_small(get, recursion, call)):
             return None
-        found = self._wanted(get, recursion)
+        found = self._wanted(get, recursion, kind)
         if isinstance(found, str):
             if self.asked == "native":
                 raise _not_covered(found)
@@ -64,20 +74,22 @@ class Backends:
 
     # ------------------------------------------------------------ the native backend
 
-    def native(self, get: Names, recursion: Callable[[Names], Recursion]) -> Native | str:
-        """The native blocks, or why there are none."""
-        if get not in self._native:
-            self._native[get] = (
-                native(recursion(get), get, self.threads) if compiler.current() else f"no C compiler: {compiler.sought()}"
-            )
-        return self._native[get]
+    def native(self, get: Names, recursion: Callable[[Names], Recursion], kind: str = "cpu") -> Native | str:
+        """The native blocks on a kind of device, or why there are none."""
+        key = get, kind
+        if key not in self._native:
+            if kind == "cpu" and compiler.current() is None:
+                self._native[key] = f"no C compiler: {compiler.sought()}"
+            else:
+                self._native[key] = native(recursion(get), get, kind, self.threads)
+        return self._native[key]
 
-    def _wanted(self, get: Names, recursion: Callable[[Names], Recursion]) -> Native | str:
-        """The native blocks; of a kernel with series, for which torch is as fast, where they are asked for."""
-        found = self.native(get, recursion)
+    def _wanted(self, get: Names, recursion: Callable[[Names], Recursion], kind: str) -> Native | str:
+        """The native blocks; on CUDA, and of a kernel with series, for which torch is as fast, where asked for."""
+        found = self.native(get, recursion, kind)
         if self.asked == "native" or isinstance(found, str):
             return found
-        return SERIES_ASKED if found.has_series else found
+        return ON_CUDA if kind == "cuda" else SERIES_ASKED if found.has_series else found
 
     def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], call: Call) -> bool:
         return call.pairs * len(recursion(get).used) * SERIES < NOTICED
@@ -95,29 +107,29 @@ class Backends:
             return "torch.compile"
         if self.asked == "torch":
             return "torch"
-        found = self._wanted(get, recursion)
+        found = self._wanted(get, recursion, self.kind)
         if isinstance(found, str):
             return f"torch ({found})"
         if self.asked == "native" or found.is_there:
-            return "native"
+            return f"native ({CUDA})" if self.kind == "cuda" else "native"
         return f"torch, and native once the calls have taken {PAYS:.0f} s or the library is there"
 
     def settled(self, get: Names, recursion: Callable[[Names], Recursion]) -> Backends:
         """The same with one backend for all calls, however few pairs they have."""
-        covered = self.asked != "torch" and not isinstance(self._wanted(get, recursion), str)
+        covered = self.asked != "torch" and not isinstance(self._wanted(get, recursion, self.kind), str)
         twin = copy.copy(self)
         twin.asked = "native" if covered else "torch"
         return twin
 
 
-def native(recursion: Recursion, get: Names, threads: int | None = None) -> Native | str:
+def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | None = None) -> Native | str:
     """The native blocks of a recursion, or which of its entries has no instruction."""
     if recursion.wide:
         return "it is evaluated in float64 whatever its inputs"
     found, functions = plan(recursion), lru_cache(maxsize=None)(engine_function)
 
-    def library(dtype: Any) -> Library:
-        return Library(pairs(found, frozenset(get), functions, dtype), dtype)
+    def library(dtype: torch.dtype) -> Any:
+        return LIBRARIES[kind](pairs(found, frozenset(get), functions, dtype), dtype)
 
     blocks = Native(library, len(dict.fromkeys(found.each.kept)), threads)
     try:
