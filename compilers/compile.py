@@ -41,12 +41,11 @@ def compile(
     "unit", ω with variance 1 and its scale in the multiplier as in neural-tangents (`ns.unit_variance`): the NTK's
     term of an array of variance σ² is σ² times the other's.
 
-    `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
-    where that is not possible, a FusionWarning says why and nothing else changes.
-
     `backend="native"` evaluates the blocks by a C function, which the machine's C compiler makes once for a kernel and
     a cache on disk keeps; "auto" does so where the kernel has one and the calls take so long that it pays, or the
-    function is there already; "torch" never (`kernel.backend`).
+    function is there already; "torch" never (`kernel.backend`). On CUDA "native" compiles kernels for the device.
+    `threads` share the rows (`torch.get_num_threads()` by default). `fuse=True` warns: it is "native" where that covers
+    the kernel.
 
     >>> kernel = ns.compile(ns.programs.mlp())
     >>> kernel([[1.0, 1.0]]).ntk  # ¾‖x‖²/d + 7/4 (Tensor Programs II, E.1)

@@ -54,9 +54,8 @@ class Kernel:
         self.program, self.convention = program, convention  # the program in its convention
         self.device, self.dtype = as_device(device), as_dtype(dtype)
         self.assumed, self.options = assumed, options
-        self._fuse = fuse
         self.backends = Backends(backend, fuse, str(self.device or "cpu"), threads)
-        self.fuse = self.backends.fuse
+        self.fuse = fuse
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
@@ -68,7 +67,7 @@ class Kernel:
         return f"<Kernel of {self.program.name}{unit}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (self.assumed, self.options, self._fuse, self.convention, self.backends.asked, self.backends.threads)
+        options = (self.assumed, self.options, self.fuse, self.convention, self.backends.asked, self.backends.threads)
         return Kernel, (self.program, self.device, self.dtype, *options)
 
     @property

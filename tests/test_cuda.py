@@ -75,7 +75,19 @@ def test_programs_and_parameters(on_cpu: list[str], monkeypatch: pytest.MonkeyPa
 # ---------------------------------------------------------------- launches and waits
 
 WAITS = {"_local_scalar_dense", "item", "nonzero", "is_nonzero", "equal", "_to_copy"}  # of the device by the host
-VIEWS = {"alias", "slice", "t", "transpose", "view", "expand", "unsqueeze", "as_strided", "detach", "empty", "new_empty"}
+VIEWS = {
+    "alias",
+    "slice",
+    "t",
+    "transpose",
+    "view",
+    "expand",
+    "unsqueeze",
+    "as_strided",
+    "detach",
+    "empty",
+    "new_empty",
+}
 
 
 class Counter(TorchDispatchMode):

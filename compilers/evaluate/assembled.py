@@ -31,7 +31,7 @@ class Placed:
         else:
             self._block(key, value, rows, cols)
 
-    def whole(self, key: str, like: Tensor, axes: torch.Size = torch.Size()) -> Tensor:
+    def whole(self, key: str, like: Tensor, axes: tuple[int, ...] = ()) -> Tensor:
         """The array of all pairs, which is filled by blocks."""
         if key not in self.out:
             self.out[key] = large(like.new_empty((*self.shape, *axes)))

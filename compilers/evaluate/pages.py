@@ -1,4 +1,4 @@
-"""Memory of large results by large pages where the system has them: a fresh page costs more than what is written on it."""
+"""Large results in large pages where the system has them: a fresh page costs more than what is written on it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,9 @@ class Native:
         return _Side(kept, Batch(data, padded(columns) if columns else None))
 
     def _with_terms(self, found: Sequence[Table], one: _Side, two: _Side) -> _Sides:
-        left, right = (side.batch._replace(coefficients=tuple(f[k] for f in found)) for k, side in enumerate((one, two)))
+        left, right = (
+            side.batch._replace(coefficients=tuple(f[k] for f in found)) for k, side in enumerate((one, two))
+        )
         return _Sides(left, right, tuple(terms for _, _, terms in found))
 
     def _sides(self, library: Library, a: Any, b: Any) -> _Sides | None:
@@ -148,7 +150,9 @@ class Native:
         halves = range(rows.start, half), range(half, rows.stop)
         return all(self._part(library, sides, band, some, out, mirror, places) for some in halves)
 
-    def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> tuple[dict[str, Tensor], Tensor] | None:
+    def entries(
+        self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor] | None:
         """The kernels of pairs (rows[k], cols[k]) of two batches in float64, and which are near |ρ| = 1 even so.
 
         None when torch has to take them.

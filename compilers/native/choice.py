@@ -1,8 +1,9 @@
-"""Which backend takes the blocks of a call: torch, torch compiled (`fuse`), or a C function."""
+"""Which backend takes the blocks of a call: torch, or a function compiled for its kernel."""
 
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -10,19 +11,19 @@ from typing import Any, Literal, get_args
 import torch
 
 from netsor.compilers.budget.plan import Call
+from netsor.compilers.budget.progress import outside
 from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.evaluate import fused
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR
 from netsor.compilers.lowering.build.recursion import plan
 from netsor.compilers.lowering.functions import engine_function
 from netsor.compilers.native import compiler
 from netsor.compilers.native.blocks import Native
-from netsor.compilers.native.expectations import Missing
 from netsor.compilers.native.cuda.library import Library as CudaLibrary
+from netsor.compilers.native.expectations import Missing
 from netsor.compilers.native.library import Library
 from netsor.compilers.native.pairs import Pairs, pairs
-from netsor.errors import InputError, UnsupportedError
+from netsor.errors import InputError, NetsorWarning, UnsupportedError
 
 Backend = Literal["auto", "torch", "native"]
 Names = tuple[str, ...]
@@ -47,30 +48,31 @@ class Backends:
         self.kind = torch.device(device).type
         if asked == "native" and self.kind == "cpu" and compiler.current() is None:
             raise compiler.no_compiler()
-        self.asked, self.fuse = asked, fuse and fused.available(device)
-        self.threads = threads
-        self.fused: dict[Names, fused.Fused] = {}
+        self.asked, self.threads, self.fuse = asked, threads, fuse and asked == "auto"
+        if fuse:
+            _warn_fuse()
         self._native: dict[tuple[Names, str], Native | str] = {}
         self._seconds: dict[Names, float] = {}
 
     def blocks(
         self, module: Any, get: Names, recursion: Callable[[Names], Recursion], one: Inputs, call: Call
-    ) -> fused.Fused | Native | None:  # fmt: skip
+    ) -> Native | None:  # fmt: skip
         """What evaluates the blocks of a call in place of the module's own function, if anything does."""
-        if self.fuse and self.asked != "native":
-            if get not in self.fused:
-                self.fused[get] = fused.Fused(module.pairs, frozenset(get), fused.obstacle(recursion(get)))
-            return self.fused[get]
         kind = one.device.type
         outside = call.tracked or kind not in LIBRARIES or one.dtype not in NEAR
-        if self.asked == "torch" or outside or (self.asked == "auto" and self._is_small(get, recursion, call)):
+        if self.asked == "torch" or outside or (self._weighs and self._is_small(get, recursion, call)):
             return None
         found = self._wanted(get, recursion, kind)
         if isinstance(found, str):
             if self.asked == "native":
                 raise _not_covered(found)
             return None
-        return found if self.asked == "native" or self._pays(get, found, one, call) else None
+        return found if not self._weighs or self._pays(get, found, one, call) else None
+
+    @property
+    def _weighs(self) -> bool:
+        """Is torch taken where compiling may not pay?"""
+        return self.asked == "auto" and not self.fuse
 
     # ------------------------------------------------------------ the native backend
 
@@ -87,7 +89,7 @@ class Backends:
     def _wanted(self, get: Names, recursion: Callable[[Names], Recursion], kind: str) -> Native | str:
         """The native blocks; on CUDA, and of a kernel with series, for which torch is as fast, where asked for."""
         found = self.native(get, recursion, kind)
-        if self.asked == "native" or isinstance(found, str):
+        if not self._weighs or isinstance(found, str):
             return found
         return ON_CUDA if kind == "cuda" else SERIES_ASKED if found.has_series else found
 
@@ -103,14 +105,12 @@ class Backends:
 
     def described(self, get: Names, recursion: Callable[[Names], Recursion]) -> str:
         """The backend in words."""
-        if self.fuse and self.asked != "native":
-            return "torch.compile"
         if self.asked == "torch":
             return "torch"
         found = self._wanted(get, recursion, self.kind)
         if isinstance(found, str):
             return f"torch ({found})"
-        if self.asked == "native" or found.is_there:
+        if not self._weighs or found.is_there:
             return f"native ({CUDA})" if self.kind == "cuda" else "native"
         return f"torch, and native once the calls have taken {PAYS:.0f} s or the library is there"
 
@@ -118,7 +118,7 @@ class Backends:
         """The same with one backend for all calls, however few pairs they have."""
         covered = self.asked != "torch" and not isinstance(self._wanted(get, recursion, self.kind), str)
         twin = copy.copy(self)
-        twin.asked = "native" if covered else "torch"
+        twin.asked, twin.fuse = "native" if covered else "torch", False
         return twin
 
 
@@ -137,6 +137,13 @@ def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | N
     except Missing as missing:
         return str(missing)
     return blocks
+
+
+def _warn_fuse() -> None:
+    warnings.warn(
+        'fuse=True is the older name of backend="native", which refuses a kernel that it does not cover; with fuse=True'
+        " torch takes such a kernel", NetsorWarning, stacklevel=outside(),
+    )  # fmt: skip
 
 
 def _not_covered(why: str) -> UnsupportedError:

@@ -117,7 +117,8 @@ class Library:
 
 def _sides(one: Batch, two: Batch) -> dict[str, Any]:
     """The columns; any tensor stands for those that are not there."""
-    (x, ld1), (y, ld2) = ((b.data[0], 0) if b.columns is None else (b.columns, b.columns.stride(-1)) for b in (one, two))
+    sides = [(b.data[0], 0) if b.columns is None else (b.columns, b.columns.stride(-1)) for b in (one, two)]
+    (x, ld1), (y, ld2) = sides
     return {"one": x, "two": y, "ld1": ld1, "ld2": ld2}
 
 

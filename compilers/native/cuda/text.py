@@ -125,7 +125,8 @@ class Text:
         lines = [
             f"KERNEL band({self.parameters('band')})", "{", f"  CALLS({ACROSS}, {DOWN})", "  {",
             "    const long long j = COLUMN, i = ROW, me = i + row0, other = j + col0;",
-            "    if (i < rows && j < cols && (!upper || me <= other)) {", f"      T out[{max(1, len(self.pairs.results))}];",
+            "    if (i < rows && j < cols && (!upper || me <= other)) {",
+            f"      T out[{max(1, len(self.pairs.results))}];",
             *(f"      const Series s{k} = {{{_series(k)}}};" for k in series),
             f"      const T near = same && me == other ? own_({call}) : two_({call});",
             "      if (near > (T)bound) {", "        const unsigned long long place = atomicAdd(count, 1ULL);",
