@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.predict.answers import Found, Rate
 from netsor.compilers.predict.samples import Targets, chosen, matrix
 from netsor.compilers.predict.training import NAMES, Training, Which
@@ -90,14 +91,16 @@ class Nystrom:
         total: dict[tuple[Which, Which], Any] = {(a, b): 0 for a in names for b in names}
         targets: dict[Which, Any] = dict.fromkeys(names, 0)
         size = self.training.size(len(self.numbers), self.outputs)
-        for rows in self.training.rows(size):
-            across = self.training.with_some(names, rows, self.numbers)
-            phi = {n: self.features(n)(across[n].detach()) for n in names}
-            y = self.targets.matrix[rows.start * self.outputs : rows.stop * self.outputs]
-            for a in names:
-                targets[a] = targets[a] + phi[a].T @ y
-                for b in names:
-                    total[a, b] = total[a, b] + phi[a].T @ phi[b]
+        with Progress(f"landmarks of {self.training.name}", self.training.samples, "samples") as shown:
+            for rows in self.training.rows(size):
+                across = self.training.with_some(names, rows, self.numbers)
+                phi = {n: self.features(n)(across[n].detach()) for n in names}
+                y = self.targets.matrix[rows.start * self.outputs : rows.stop * self.outputs]
+                for a in names:
+                    targets[a] = targets[a] + phi[a].T @ y
+                    for b in names:
+                        total[a, b] = total[a, b] + phi[a].T @ phi[b]
+                shown.done(rows.stop - rows.start)
         self._moments |= total
         self._targets |= targets
 
