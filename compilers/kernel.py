@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from netsor import facts
+from netsor.build.program import Program
 from netsor.compilers import store as stores
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import Call, Limits, parse_memory
@@ -49,7 +50,7 @@ class Kernel:
     """
 
     def __init__(
-        self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
+        self, program: Program, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
         convention: str = "omega", backend: str = "auto",
     ) -> None:  # fmt: skip
         self.program, self.convention = program, convention  # the program in its convention

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -26,10 +30,14 @@ class Placed:
         else:
             self._block(key, value, rows, cols)
 
-    def _block(self, key: str, value: Tensor, rows: slice, cols: slice) -> None:
+    def whole(self, key: str, like: Tensor, axes: torch.Size = torch.Size()) -> Tensor:
+        """The array of all pairs, which is filled by blocks."""
         if key not in self.out:
-            self.out[key] = value.new_empty((*self.shape, *value.shape[2:]))
-        self.out[key][rows, cols] = value
+            self.out[key] = like.new_empty((*self.shape, *axes))
+        return self.out[key]
+
+    def _block(self, key: str, value: Tensor, rows: slice, cols: slice) -> None:
+        self.whole(key, value, value.shape[2:])[rows, cols] = value
         if self.symmetric and rows != cols:
             self.out[key][cols, rows] = mirrored(value)
 
@@ -42,6 +50,40 @@ class Placed:
 
     def all(self) -> dict[str, Tensor]:
         return self.out
+
+
+@dataclass(frozen=True)
+class Band:
+    """The pairs of some inputs that are written straight into the arrays of all; `own`: of these inputs themselves, of
+    which the pairs above the diagonal are computed. `done(rows)` says how far it is.
+    """
+
+    whole: Placed
+    rows: slice
+    cols: slice
+    own: bool
+    done: Callable[[range], None]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.stop - self.rows.start, self.cols.stop - self.cols.start
+
+    @property
+    def mirrored(self) -> bool:
+        return self.whole.symmetric
+
+    def out(self, key: str, like: Tensor) -> Tensor:
+        return self.whole.whole(key, like)[self.rows, self.cols]
+
+    def mirror(self, key: str) -> Tensor:
+        return self.whole.out[key][self.cols, self.rows]
+
+
+class Near(NamedTuple):
+    """Pairs of a band by their numbers in it."""
+
+    rows: Tensor
+    cols: Tensor
 
 
 class Joined:

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from netsor.compilers.budget.plan import Plan
 from netsor.compilers.budget.progress import Progress
-from netsor.compilers.evaluate.assembled import Joined, Place, Placed, symmetrised
+from netsor.compilers.evaluate.assembled import Band, Joined, Placed, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.evaluate.results import KernelResult, describe_log, flat, nested
 from netsor.compilers.expectation import record
@@ -23,7 +23,7 @@ from netsor.compilers.expectation.blocks.scratch import current, scratch
 
 Each = Callable[[Inputs], Any]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
-Put = Callable[[str, Tensor, Place], None]
+Whole = Placed | Joined
 MOSTLY = 8  # with more than one pair in so many near |ρ| = 1, blocks are computed again
 
 
@@ -82,15 +82,15 @@ class Blocks:
         self._rows: tuple[slice, Any] | None = None
         self._single: dict[str, list[Tensor]] = {}
 
-    def run(self, put: Put, shown: Progress) -> None:
-        """Give every kernel of every block to `put`; of a symmetric call those on and above the diagonal."""
+    def run(self, whole: Whole, shown: Progress) -> None:
+        """Put every kernel of every block into `whole`; of a symmetric call those on and above the diagonal."""
         for rows, cols in self.plan.bands(*self.shape, self.symmetric):
             with scratch() as shared:
                 if self.plan.spare is not None:
                     shared.buffers.spare = self.plan.spare
                 a = self._rows_of(rows)
                 b = a if self._own(rows, cols) else self.quantities(self.two, cols)
-                self._band(a, b, rows, cols, put, shown)
+                self._band(a, b, rows, cols, whole, shown)
 
     def singles(self) -> dict[str, Tensor]:
         """What was asked for of every input alone."""
@@ -136,22 +136,41 @@ class Blocks:
 
     # ------------------------------------------------------------ blocks
 
-    def _band(self, a: Any, b: Any, rows: slice, cols: slice, put: Put, shown: Progress) -> None:
-        if self.fused is not None:
-            a, b = self.fused.extended(a, b)
+    def _band(self, a: Any, b: Any, rows: slice, cols: slice, whole: Whole, shown: Progress) -> None:
         own = self._own(rows, cols)
         shown.ready()
+        if self._direct(a, b, rows, cols, whole, shown):
+            self._repair(whole)
+            return
+        if self.fused is not None and not hasattr(self.fused, "band"):
+            a, b = self.fused.extended(a, b)
         for i, j in self.plan.blocks(rows.stop - rows.start, cols.stop - cols.start, own):
             block = _moved(i, rows.start), _moved(j, cols.start)
             for key, value in self._block(a.rows(i), b.cols(j), *block).items():
-                put(key, symmetrised(value) if own and i == j else value, block)
+                whole.put(key, symmetrised(value) if own and i == j else value, block)
             shown.done(_pairs(i, j, own))
-        self._repair(put)
+        self._repair(whole)
+
+    def _direct(self, a: Any, b: Any, rows: slice, cols: slice, whole: Whole, shown: Progress) -> bool:
+        """Has the band been written at once?"""
+        if not hasattr(self.fused, "band") or not isinstance(whole, Placed):
+            return False
+        own, m = self._own(rows, cols), cols.stop - cols.start
+
+        def done(part: range) -> None:
+            shown.done(sum(m - i for i in part) if own else m * len(part))
+
+        near = self.fused.band(a, b, Band(whole, rows, cols, own, done))
+        if near is None:
+            return False
+        if len(near.rows):
+            self.near.append(torch.stack((near.rows + rows.start, near.cols + cols.start), 1))
+        return True
 
     def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[str, Tensor]:
         shared = current()
         assert shared is not None
-        if self.fused is not None:
+        if self.fused is not None and not hasattr(self.fused, "band"):
             first, second = (
                 torch.arange(s.start, s.stop, device=a.data.device, dtype=a.data.dtype) for s in (rows, cols)
             )
@@ -177,7 +196,7 @@ class Blocks:
         if len(found):
             self.near.append(found)
 
-    def _repair(self, put: Put) -> None:
+    def _repair(self, whole: Whole) -> None:
         """The entries of a band that were too near for float32, from the inputs in float64."""
         if not self.near:
             return
@@ -188,17 +207,32 @@ class Blocks:
         self.near.clear()
         (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
         a, b = (self._wide(data, k) for data, k in ((self.one, one), (self.two, two)))
+        left = self._repaired(whole, a, b, numbers, torch.stack((rows, cols), 1))
+        numbers, rows, cols = numbers[left], rows[left], cols[left]
         if len(numbers) * MOSTLY > len(one) * len(two):
-            self._repair_blocks(put, a, b, numbers, torch.stack((rows, cols), 1))
+            self._repair_blocks(whole, a, b, numbers, torch.stack((rows, cols), 1))
             return
         for some in torch.arange(len(numbers), device=numbers.device).split(self.plan.few):
             i, j = rows[some], cols[some]
             with scratch():
                 found = flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get))
             for key, value in found.items():
-                put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
+                whole.put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
 
-    def _repair_blocks(self, put: Put, a: Any, b: Any, numbers: Tensor, places: Tensor) -> None:
+    def _repaired(self, whole: Whole, a: Any, b: Any, numbers: Tensor, places: Tensor) -> Tensor:
+        """Which entries are left when those that a compiled function in float64 can tell apart are done."""
+        found = None
+        if self.one.dtype == torch.float32 and hasattr(self.fused, "entries"):
+            twice = (numbers[:, 0] == numbers[:, 1]) if self.symmetric else torch.zeros(len(numbers), dtype=torch.bool)
+            found = self.fused.entries(a, b, places[:, 0], places[:, 1], twice)
+        if found is None:
+            return torch.arange(len(numbers), device=numbers.device)
+        values, near = found
+        for key, value in values.items():
+            whole.put(key, value[~near], (numbers[~near, 0], numbers[~near, 1]))
+        return near.nonzero().flatten()
+
+    def _repair_blocks(self, whole: Whole, a: Any, b: Any, numbers: Tensor, places: Tensor) -> None:
         """By blocks, in which the inputs share more than in pairs of their own; of which the near pairs are taken."""
         with scratch():
             for rows, cols in self.plan.blocks(a.data.samples, b.data.samples, False):
@@ -209,7 +243,7 @@ class Blocks:
                     continue
                 i, j = (places[inside] - start).unbind(1)
                 for key, value in flat(self.pairs(a.rows(rows), b.cols(cols), self.get)).items():
-                    put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
+                    whole.put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
 
     def _wide(self, data: Inputs, numbers: Tensor) -> Any:
         some = data.slice(numbers).to(torch.float64)
@@ -220,14 +254,14 @@ class Blocks:
 class Again(Blocks):
     """Blocks with gradients whose graphs are not kept: each is computed again in the backward pass."""
 
-    def run(self, put: Put, shown: Progress) -> None:
+    def run(self, whole: Whole, shown: Progress) -> None:
         left, right = _split(self.one, self.plan.tile), _split(self.two, self.plan.tile)
         for rows, cols in self.plan.blocks(*self.shape, self.symmetric):
             a, b = left[rows.start // self.plan.tile], right[cols.start // self.plan.tile]
             names, found = self._checkpointed(a, a if self._own(rows, cols) else b, rows, cols)
             for key, value in zip(names, found, strict=True):
                 if not key.startswith(SINGLE):
-                    put(key, value, (rows, cols))
+                    whole.put(key, value, (rows, cols))
                 elif cols.start == (rows.start if self.symmetric else 0):
                     self._single.setdefault(key.removeprefix(SINGLE), []).append(value)
             shown.done(_pairs(rows, cols, self.symmetric))
@@ -283,7 +317,7 @@ def _moved(s: slice, by: int) -> slice:
 
 def _assemble(run: Blocks, shown: Progress) -> dict[str, Any]:
     whole = Joined(run.shape, run.symmetric) if run.differentiable else Placed(run.shape, run.symmetric)
-    run.run(whole.put, shown)
+    run.run(whole, shown)
     return nested(whole.all())
 
 

@@ -12,12 +12,14 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from netsor.compilers.derive.entries.values import Expect1, Value, by_quadrature, walk
+from netsor.compilers.derive.entries.functions_of import by_quadrature
+from netsor.compilers.derive.entries.traversal import walk
+from netsor.compilers.derive.entries.values import Expect
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate.results import flat
 from netsor.compilers.expectation.blocks import fast
@@ -66,8 +68,8 @@ def obstacle(recursion: Recursion) -> str | None:
     pairs = [e for e in recursion.used if e.space == "pair"]
     if any(e.recurrent for e in pairs):
         return "recurrences between pairs are evaluated step by step"
-    values = [v for e in pairs for v in walk(cast(Value, e.value))]
-    if any(by_quadrature(v) or isinstance(v, Expect1) for v in values):
+    values = [v for e in pairs for v in walk(e.value)]
+    if any(by_quadrature(v) or (isinstance(v, Expect) and len(v.law.means) == 1) for v in values):
         return "expectations over batches or of several Gaussians are evaluated by quadrature"
     return None
 

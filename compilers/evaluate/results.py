@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from netsor.compilers.expectation.report import divergent
 from netsor.errors import InputError
 from netsor.markup import one_line
 from netsor.text.display import Table, Tabled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TERM = "terms\n"  # no name begins like this
 
@@ -47,10 +50,10 @@ class KernelResult(Tabled):
     errors: dict[str, Tensor] = field(default_factory=dict)
     asked: tuple[str, ...] = ()  # the names of the call, in its order
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor | Any]:
         return iter([self[name] for name in self.asked or self._named()])
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Tensor | Any:
         """A kernel by name (as in `items`), or the dict of the terms."""
         found = self._named() | dict(self.items())
         if not isinstance(name, str) or name not in found:
@@ -93,7 +96,7 @@ class KernelResult(Tabled):
         kind = str(v.dtype).removeprefix("torch.") + ("" if v.device.type == "cpu" else f", {v.device}")
         return str(list(v.shape)), kind, self.methods.get(name, self.method), shown
 
-    def plot(self, name: str | None = None) -> Any:
+    def plot(self, name: str | None = None) -> Figure:
         """Heat map and spectrum of a kernel by name (as in `items`; the first one by default), a matplotlib figure."""
         from netsor.compilers.experiment.figure import kernel_figure
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.build.program import Program
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.tangent import trained_vectors
 from netsor.compilers.limit.exact import Algebra, Exact, Sample, dot
@@ -35,7 +36,7 @@ class LineAnswers:
     """
 
     def __init__(
-        self, p: Any, groups: Sequence[Group], coupled: bool, algebra: Algebra, progress: bool | None = None
+        self, p: Program, groups: Sequence[Group], coupled: bool, algebra: Algebra, progress: bool | None = None
     ) -> None:
         self.source: Any = p
         self.program: Any = p

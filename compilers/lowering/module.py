@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from netsor import facts, ir
+from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.lowering.build.recursion import plan
 from netsor.compilers.lowering.functions import Functions
@@ -74,7 +75,7 @@ def _tail(r: Recursion) -> list[str]:
     ]  # fmt: skip
 
 
-def signature(program: Any) -> dict[str, tuple[str, tuple[tuple[str, int | None], ...]]]:
+def signature(program: ir.ProgramLike) -> dict[str, tuple[str, tuple[tuple[str, int | None], ...]]]:
     """What the module asks for: data and per-sample scalars, with the names and fixed sizes of their axes."""
     found: dict[str, tuple[str, tuple[tuple[str, int | None], ...]]] = {}
     for line in facts.given(program.lines):
@@ -106,7 +107,7 @@ def _pairs(own: Names, pairs: order.Pairs) -> list[str]:
     ]  # fmt: skip
     if pairs.results:
         body += [f"    if get.isdisjoint({pairs.results!r}):", "        return out"]
-    if any(isinstance(s, Size) and s.copy == "m" for s in pairs.sizes):
+    if any(isinstance(s, Size) and s.copy is Copy.SHORTER for s in pairs.sizes):
         body.append("    shorter = rt.shorter(a.data, b.data)")
     if "terms" in pairs.results:
         body.append("    terms = {}")

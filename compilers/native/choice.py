@@ -33,12 +33,13 @@ SERIES_ASKED = 'it has series, in which torch is about as fast; backend="native"
 class Backends:
     """Of one kernel. `asked` is what `ns.compile` was given."""
 
-    def __init__(self, asked: str, fuse: bool, device: str) -> None:
+    def __init__(self, asked: str, fuse: bool, device: str, threads: int | None = None) -> None:
         if asked not in get_args(Backend):
             raise InputError(f"backend is 'auto', 'torch' or 'native', got {asked!r}", code="NT605")
         if asked == "native" and compiler.current() is None:
             raise compiler.no_compiler()
         self.asked, self.fuse = asked, fuse and fused.available(device)
+        self.threads = threads
         self.fused: dict[Names, fused.Fused] = {}
         self._native: dict[Names, Native | str] = {}
         self._seconds: dict[Names, float] = {}
@@ -51,7 +52,7 @@ class Backends:
             if get not in self.fused:
                 self.fused[get] = fused.Fused(module.pairs, frozenset(get), fused.obstacle(recursion(get)))
             return self.fused[get]
-        outside = call.tracked or one.parameters or one.device.type != "cpu" or one.dtype not in NEAR
+        outside = call.tracked or one.device.type != "cpu" or one.dtype not in NEAR
         if self.asked == "torch" or outside or (self.asked == "auto" and self._is_small(get, recursion, call)):
             return None
         found = self._wanted(get, recursion)
@@ -67,7 +68,9 @@ class Backends:
         """The native blocks, or why there are none."""
         if get not in self._native:
             self._native[get] = (
-                native(recursion(get), get) if compiler.current() else f"no C compiler: {compiler.sought()}"
+                native(recursion(get), get, self.threads)
+                if compiler.current()
+                else f"no C compiler: {compiler.sought()}"
             )
         return self._native[get]
 
@@ -109,7 +112,7 @@ class Backends:
         return twin
 
 
-def native(recursion: Recursion, get: Names) -> Native | str:
+def native(recursion: Recursion, get: Names, threads: int | None = None) -> Native | str:
     """The native blocks of a recursion, or which of its entries has no instruction."""
     if recursion.wide:
         return "it is evaluated in float64 whatever its inputs"
@@ -118,8 +121,8 @@ def native(recursion: Recursion, get: Names) -> Native | str:
     def library(dtype: Any) -> Library:
         return Library(pairs(found, frozenset(get), functions, dtype), dtype)
 
+    blocks = Native(library, len(dict.fromkeys(found.each.kept)), threads)
     try:
-        blocks = Native(library, len(dict.fromkeys(found.each.kept)))
         blocks.library(next(iter(NEAR)))
     except Missing as missing:
         return str(missing)

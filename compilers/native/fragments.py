@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-ROWS, COLS = 4, 128  # inputs of the sides of a tile of pairs, whose numbers stay in the fastest cache
+ROWS, COLS = 4, 96  # inputs of the sides of a tile of pairs, whose numbers stay in the fastest cache; whole panels
+STRIP = 16  # rows that are written, and mirrored, together
 
 
 def horner() -> str:
@@ -22,35 +23,13 @@ def horner() -> str:
 
 
 HEAD = """\
+#include <stdlib.h>
 #if defined(__clang__)
 #define IVDEP _Pragma("clang loop vectorize(enable)")
 #else
 #define IVDEP _Pragma("GCC ivdep")
 #endif
 #define LANES (64 / (long)sizeof(T))"""
-
-TYPES_OF_BLOCKS = """\
-typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
-typedef struct {
-  const T *a, *b;
-  long lda, ldb, count, first, step;
-  const double *tails;
-  double reach;
-  long beyond;
-} Series;
-typedef struct {
-  const T *const *gram;
-  const long *ldg;
-  const T *one, *two;
-  long ld1, ld2;
-  Series *series;
-  T *const *out;
-  long ldo;
-  unsigned char *near;
-  long rows, cols, diagonal, upper;
-  double bound;
-} Block;
-"""
 
 MEHLER = """\
 /* y = sum over k of a_k b_k x^k, k = first, first + step, ...; pairs with |x| > reach are marked in near */
@@ -85,38 +64,5 @@ static void mehler(Series *s, long i, long rows, long j0, long cols, T (*x)[COLS
     for (long r = 0; r < ROWS; ++r) a[k][r] = s->a[k * s->lda + i + (r < rows ? r : 0)];
   for (long j = 0; j < whole; j += 2 * LANES)
     horner(s, a, last, s->b + j0 + j, (T (*)[COLS])(x[0] + j), (T (*)[COLS])(y[0] + j));
-}
-"""
-
-BLOCK = """\
-/* rows i0 ... i1 - 1 of a block; the number of pairs that are near */
-long block(const Block *b, long i0, long i1)
-{
-  long found = 0;
-  T size[ROWS][COLS], one[ROWS][COLS];
-  for (long i = i0; i < i1; i += ROWS) {
-    long rows = i1 - i < ROWS ? i1 - i : ROWS;
-    for (long j = 0; j < b->cols; j += COLS) {
-      long cols = b->cols - j < COLS ? b->cols - j : COLS;
-      if (b->upper && j + cols <= i) {
-        for (long r = 0; r < rows; ++r)
-          for (long k = 0; k < cols; ++k) b->near[(i + r) * b->cols + j + k] = 0;
-        continue;
-      }
-      two(b, i, rows, j, cols, size);
-      for (long r = 0; b->diagonal >= 0 && r < rows; ++r) {
-        long me = i + r + b->diagonal - j;
-        if (me < 0 || me >= cols) continue;
-        own(b, i + r, 1, j + me, 1, one);
-        size[r][me] = one[0][0];
-      }
-      for (long r = 0; r < rows; ++r) {
-        unsigned char *mark = b->near + (i + r) * b->cols + j;
-        for (long k = 0; k < cols; ++k) mark[k] = size[r][k] > (T)b->bound;
-        for (long k = 0; k < cols; ++k) found += mark[k];
-      }
-    }
-  }
-  return found;
 }
 """

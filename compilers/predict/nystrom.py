@@ -24,7 +24,7 @@ from netsor.errors import InputError
 
 def landmark_numbers(landmarks: int | Sequence[int], samples: int, seed: int) -> list[int]:
     """The numbers of the landmarks: so many training inputs drawn without replacement, or those given."""
-    if isinstance(landmarks, int):
+    if isinstance(landmarks, int) and not isinstance(landmarks, bool):
         if not 1 <= landmarks <= samples:
             raise InputError(
                 f"landmarks is a number from 1 to {samples} (the training samples), got {landmarks}", code="NT621"
@@ -32,6 +32,8 @@ def landmark_numbers(landmarks: int | Sequence[int], samples: int, seed: int) ->
         drawn = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))[:landmarks]
         return sorted(drawn.tolist())
     try:
+        if isinstance(landmarks, bool) or any(isinstance(i, bool) for i in landmarks):
+            raise TypeError
         numbers = [operator.index(i) for i in landmarks]
     except TypeError:
         raise InputError(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from netsor.compilers.budget.plan import parse_memory
 from netsor.compilers.budget.progress import Progress
-from netsor.compilers.evaluate.arguments import Params
+from netsor.compilers.evaluate.arguments import Params, as_parameters
 from netsor.compilers.predict.samples import chosen, count, matrix, part
 from netsor.compilers.store import StoredGram, open_gram
 from netsor.errors import InputError
@@ -34,6 +34,8 @@ class Training:
         self.kernel, self.x, self.memory = kernel, x, parse_memory(memory)
         self.name = str(getattr(getattr(kernel, "program", None), "name", "the kernel"))
         self._device = _device(kernel, x)
+        if isinstance(known := getattr(kernel, "parameters", None), tuple):
+            as_parameters(self.name, known, params, "ns.predict(kernel, x, y, params=…)")
         self._more: dict[str, Any] = {} if params is None else {"params": params}
         self.stored = {} if stored is None else self._opened(stored)
         self._kept: dict[tuple[Which, int, int], Tensor] = {}

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.build.program import Program
 from netsor.compilers.budget.progress import STORES, Progress, outside, spoken
 from netsor.compilers.evaluate.assembled import symmetrised
 from netsor.compilers.evaluate.results import KernelResult
@@ -30,7 +31,7 @@ SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are 
 
 
 def sampled(
-    p: Any, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
+    p: Program, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, dtype: torch.dtype | None = None, device: torch.device | None = None,
     memory: float = 2e9, progress: bool | None = None, why: Diagnostic | None = None,
 ) -> KernelResult:  # fmt: skip
@@ -58,7 +59,7 @@ class Sampling:
     request: Request
 
     @staticmethod
-    def of(p: Any, x1: Any, x2: Any, get: Sequence[str], device: torch.device | None) -> Sampling:
+    def of(p: Program, x1: Any, x2: Any, get: Sequence[str], device: torch.device | None) -> Sampling:
         first, second = batches(p, x1, x2, device)
         program = with_backward(p) if {"ntk", "terms"} & set(get) else p
         paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
@@ -79,7 +80,7 @@ def warn(name: str, get: Sequence[str], why: Diagnostic, plan: Forecast) -> None
     warnings.warn(text, SamplingWarning, stacklevel=outside())
 
 
-def batches(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
+def batches(p: Program, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
     """The groups of both batches; none of the second in a symmetric call."""
     place = device or torch.device("cpu")
     first = bind(p, x1, None, torch.float64, place)
@@ -106,7 +107,7 @@ def floating(*batches: Any) -> torch.dtype:
 class Request:
     """What is asked of a program; `evaluate` answers it from one scramble."""
 
-    program: Any
+    program: Program
     get: tuple[str, ...]
     first: int  # the number of groups of the first batch
     stored: int = 0
@@ -165,7 +166,7 @@ class Request:
         return {} if whole is None else {"ntk": whole}
 
 
-def needed(p: ir.ProgramLike, get: Sequence[str]) -> frozenset[ir.Var]:
+def needed(p: Program, get: Sequence[str]) -> frozenset[ir.Var]:
     """The variables that the kernels asked for are taken from."""
     found = {v for o in p.outputs for v in (o.readout, o.vector)}
     found |= {r.value for r in p.returned if r.name in get}

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from netsor.build.program import Program
 from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.evaluate.assembled import symmetrised
@@ -46,7 +47,7 @@ class Draws:
     once the draws are made.
     """
 
-    program: Any
+    program: Program
     get: tuple[str, ...]
     one: Inputs
     two: Inputs | None

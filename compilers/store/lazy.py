@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from netsor.compilers.evaluate.results import KernelResult, nested
 from netsor.compilers.store.files import Store
 from netsor.compilers.store.layout import Array, Block
 from netsor.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Result = TypeVar("Result", bound=KernelResult)
 
@@ -157,7 +160,7 @@ class StoredGram(KernelResult):
         """All kernels as tensors of another dtype."""
         return self.loaded().to(dtype)
 
-    def plot(self, name: str | None = None) -> Any:
+    def plot(self, name: str | None = None) -> Figure:
         return self.loaded().plot(name)
 
     def _only(self) -> StoredKernel:

@@ -10,7 +10,7 @@ import numpy as np
 import sympy as sp
 
 from netsor import facts, ir
-from netsor.compilers.derive.entries.values import Copy
+from netsor.compilers.derive.entries.indices import Copy
 from netsor.errors import InputError, UnsupportedError
 from netsor.functions import exact
 
@@ -28,10 +28,10 @@ class Inputs:
     arrays: Mapping[tuple[str, int], Any]
 
     def same(self, copy: Copy) -> Copy:
-        return 1 if self.one and copy == 2 else copy
+        return Copy.FIRST if self.one and copy is Copy.SECOND else copy
 
     def size(self, axis: str, copy: Copy) -> int:
-        number = 2 if copy == 2 else 1
+        number = 2 if copy is Copy.SECOND else 1
         if (axis, number) not in self.sizes:
             raise InputError(
                 f"the size of the axis {axis!r} is not known", code="NT602",
@@ -45,7 +45,7 @@ class Inputs:
         return exact(self.rule(pair[0].name, left, right))
 
     def scalar(self, var: ir.Var, copy: Copy, at: tuple[int, ...]) -> sp.Expr:
-        number = 2 if copy == 2 else 1
+        number = 2 if copy is Copy.SECOND else 1
         if (var.name, number) in self.arrays:
             return exact(self.arrays[var.name, number][at])
         stem = var.name + ("_" if var.name[-1].isdigit() or var.name[-1] == "_" else "")  # the number stands apart
@@ -57,7 +57,7 @@ class Inputs:
         return sp.Symbol("d", positive=True)
 
 
-def symbolic_inputs(program: Any, x: Any, x2: Any, gram: Any, sizes: Mapping[str, int]) -> Inputs:
+def symbolic_inputs(program: ir.ProgramLike, x: Any, x2: Any, gram: Any, sizes: Mapping[str, int]) -> Inputs:
     """The inputs that the arguments of `symbolic` mean."""
     if x is not None:
         return _from_arrays(program, x, x2)
@@ -89,7 +89,7 @@ def _symbol_of(name: str, left: Position, right: Position) -> sp.Expr:
     return sp.Symbol(f"{symbol.name}({name})", real=True)
 
 
-def _from_arrays(program: Any, x: Any, x2: Any) -> Inputs:
+def _from_arrays(program: ir.ProgramLike, x: Any, x2: Any) -> Inputs:
     wanted = [line.out for line in facts.given(program.lines)]
     arrays: dict[tuple[str, int], Any] = {}
     sizes: dict[tuple[str, int], int] = {}

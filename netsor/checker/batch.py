@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from netsor import ir
+from netsor.build import hints
 from netsor.checker.report import Report
 from netsor.checker.verdicts import VERDICTS
 from netsor.errors import Diagnostic, InputError
@@ -16,7 +17,7 @@ from netsor.errors import Diagnostic, InputError
 Data = dict[str, Any]
 
 
-def samples(p: ir.ProgramLike, x: Any) -> list[Data]:
+def samples(p: ir.ProgramLike, x: hints.Inputs | None) -> list[Data]:
     """The inputs of each sample by name: x is one sample `[*axes, feature]` or a batch `[sample, *axes, feature]`."""
     if x is None:
         return [{}]
@@ -40,7 +41,7 @@ def _rank(var: ir.Var) -> int:
     return len(var.dims) + (var.kind == "X")
 
 
-def _by_name(p: ir.ProgramLike, x: Any) -> Mapping[str, Any]:
+def _by_name(p: ir.ProgramLike, x: hints.Inputs) -> Mapping[str, Any]:
     if isinstance(x, Mapping):
         return x
     names = [line.out.name for line in p.lines if isinstance(line, ir.Data)]
