@@ -17,7 +17,7 @@ from netsor.compilers import store as stores
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import Call, Limits, parse_memory
 from netsor.compilers.budget.planner import Planner
-from netsor.compilers.budget.progress import Progress
+from netsor.compilers.budget.progress import STORES, Progress
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
@@ -197,7 +197,12 @@ class Kernel:
         call = Call(one.samples, other.samples, two is None, gram.tracked(one, two))
         plan = self._planner.plan(get, one, call, limits)
         shown = limits.shown or Progress(
-            self.program.name, call.pairs, "pairs", limits.progress, self._planner.expected(get, one, call, plan)
+            self.program.name,
+            call.pairs,
+            "pairs",
+            limits.progress,
+            self._planner.expected(get, one, call, plan),
+            kept=STORES,
         )
 
         def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
