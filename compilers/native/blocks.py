@@ -69,7 +69,9 @@ class Native:
 
     def _with_terms(self, library: Library, one: _Side, two: _Side, degrees: Sequence[int]) -> _Sides:
         found = [tables(s, one.kept, two.kept, d) for s, d in zip(library.pairs.series, degrees, strict=True)]
-        left, right = (side.batch._replace(coefficients=tuple(f[k] for f in found)) for k, side in enumerate((one, two)))
+        left, right = (
+            side.batch._replace(coefficients=tuple(f[k] for f in found)) for k, side in enumerate((one, two))
+        )
         return _Sides(left, right, tuple(terms for _, _, terms in found))
 
     def _sides(self, library: Library, a: Any, b: Any) -> _Sides | None:
@@ -143,7 +145,9 @@ class Native:
         halves = range(rows.start, half), range(half, rows.stop)
         return all(self._part(library, sides, band, some, out, mirror, places) for some in halves)
 
-    def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> tuple[dict[str, Tensor], Tensor] | None:
+    def entries(
+        self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor] | None:
         """The kernels of pairs (rows[k], cols[k]) of two batches in float64, and which are near |ρ| = 1 even so.
 
         None when torch has to take them.

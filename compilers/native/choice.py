@@ -68,7 +68,9 @@ class Backends:
         """The native blocks, or why there are none."""
         if get not in self._native:
             self._native[get] = (
-                native(recursion(get), get, self.threads) if compiler.current() else f"no C compiler: {compiler.sought()}"
+                native(recursion(get), get, self.threads)
+                if compiler.current()
+                else f"no C compiler: {compiler.sought()}"
             )
         return self._native[get]
 

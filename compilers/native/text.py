@@ -11,9 +11,9 @@ from typing import assert_never
 import torch
 
 from netsor.compilers.expectation.series.hermite import DEGREES
+from netsor.compilers.native import products
 from netsor.compilers.native.body import Argument, Body, Instruction, Ref, Side
 from netsor.compilers.native.columns import Column
-from netsor.compilers.native import products
 from netsor.compilers.native.fragments import COLS, HEAD, MEHLER, ROWS, STRIP, horner
 from netsor.compilers.native.pairs import Pairs
 from netsor.compilers.native.walk import PAIRS, TYPES_OF_BANDS, WALK
