@@ -15,6 +15,7 @@ from netsor.compilers.evaluate.arrays import as_tensor
 from netsor.compilers.evaluate.assembled import mirrored
 from netsor.compilers.evaluate.results import TERM, KernelResult, flat, nested
 from netsor.errors import InputError
+from netsor.inputs import samples
 
 Call = Callable[[Any, Any, Limits], KernelResult]
 
@@ -39,21 +40,19 @@ def _samples(x: Any) -> list[dict[str, Tensor]]:
     if not isinstance(x, Mapping):
         return [{"": as_tensor("x", v)} for v in x]
     columns = {k: [as_tensor(k, v) for v in column] for k, column in x.items()}
-    counts = {len(c) for c in columns.values()}
-    if len(counts) != 1:
-        raise InputError("inputs have different numbers of samples", code="NT602")
-    return [{k: c[i] for k, c in columns.items()} for i in range(counts.pop())]
+    count = samples({k: len(c) for k, c in columns.items()})
+    return [{k: c[i] for k, c in columns.items()} for i in range(count)]
 
 
 def _groups(x: Any) -> list[tuple[list[int], Any]]:
     """Samples of equal shape: their places and their batch."""
-    samples = _samples(x)
+    each = _samples(x)
     found: dict[Any, list[int]] = {}
-    for i, s in enumerate(samples):
+    for i, s in enumerate(each):
         found.setdefault(tuple((k, tuple(v.shape)) for k, v in s.items()), []).append(i)
     out = []
     for places in found.values():
-        batch = {k: torch.stack([samples[i][k] for i in places]) for k in samples[places[0]]}
+        batch = {k: torch.stack([each[i][k] for i in places]) for k in each[places[0]]}
         out.append((places, batch[""] if list(batch) == [""] else batch))
     return out
 
