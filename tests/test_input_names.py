@@ -48,4 +48,6 @@ def test_one_wording(reader: str, wrong: str) -> None:
     with pytest.raises(ns.InputError) as error:
         READERS[reader](two_inputs(), given)
     assert error.value.diagnostic.code == "NT604"
-    assert error.value.diagnostic.message == message.replace("missing y; ", "" if reader == "checker" else "missing y; ")
+    assert error.value.diagnostic.message == message.replace(
+        "missing y; ", "" if reader == "checker" else "missing y; "
+    )

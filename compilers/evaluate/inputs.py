@@ -11,7 +11,7 @@ from torch import Tensor
 
 from netsor.compilers.evaluate.arrays import as_tensor, check_layout, layout_hint, rank_hint
 from netsor.errors import InputError
-from netsor.inputs import by_name, samples
+from netsor.run.inputs import by_name, samples
 
 Signature = Mapping[str, tuple[str, tuple[tuple[str, int | None], ...]]]
 Part = slice | Tensor  # of the samples: a range, or their numbers

@@ -15,7 +15,7 @@ from netsor.compilers.evaluate.arrays import as_tensor
 from netsor.compilers.evaluate.assembled import mirrored
 from netsor.compilers.evaluate.results import TERM, KernelResult, flat, nested
 from netsor.errors import InputError
-from netsor.inputs import samples
+from netsor.run.inputs import samples
 
 Call = Callable[[Any, Any, Limits], KernelResult]
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from netsor import inputs, ir
+from netsor import ir
 from netsor.compilers.evaluate.arrays import as_tensor, check_layout
 from netsor.compilers.evaluate.calls import is_inside
 from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.errors import InputError
+from netsor.run import inputs
 
 
 @dataclass(frozen=True)

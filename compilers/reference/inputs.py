@@ -11,8 +11,8 @@ import numpy as np
 from netsor import facts, ir
 from netsor.build.program import Program
 from netsor.compilers.reference.values import Array
-from netsor.inputs import by_name
 from netsor.passes.unroll import Unrolled
+from netsor.run.inputs import by_name
 
 
 @dataclass(frozen=True)

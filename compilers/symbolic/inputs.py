@@ -13,7 +13,7 @@ from netsor import facts, ir
 from netsor.compilers.derive.entries.indices import Copy
 from netsor.errors import InputError, UnsupportedError
 from netsor.functions import exact
-from netsor.inputs import by_name
+from netsor.run.inputs import by_name
 
 Position = tuple[int, ...]  # copy, then indices
 GramRule = Callable[[str, Position, Position], Any]

@@ -12,7 +12,7 @@ from netsor import ir
 from netsor.checker.report import Report
 from netsor.checker.verdicts import VERDICTS
 from netsor.errors import Diagnostic, InputError
-from netsor.inputs import by_name
+from netsor.run.inputs import by_name
 
 Data = dict[str, Any]
 

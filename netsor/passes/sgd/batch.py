@@ -23,8 +23,8 @@ from netsor.errors import InputError, UnsupportedError
 from netsor.facts import closure, fan_in, inputs_of
 from netsor.functions import exact
 from netsor.indexing import size_at
-from netsor.inputs import by_name
 from netsor.passes.sgd.relabel import relabelled
+from netsor.run.inputs import by_name
 
 Array = np.ndarray[Any, Any]
 
