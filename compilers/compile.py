@@ -86,7 +86,7 @@ def with_output(p: Program, name: str) -> Program:
 
     forward = forward_part(p) if p.gradients else p
     outputs = [o for o in forward.outputs if o.name == name]
-    return type(p).from_parts(p.name, forward.widths, forward.lines, outputs, (), forward.returned, forward.functions)
+    return Program.from_parts(p.name, forward.widths, forward.lines, outputs, (), forward.returned, forward.functions)
 
 
 def refuse_unless_valid(p: Program) -> None:

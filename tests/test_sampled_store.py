@@ -191,6 +191,6 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     command = ["kernel", "gru", "--x", "X.npy", "-o", "K.zarr", "--get", "nngp"]
     assert main(command) == 0
     shown = capsys.readouterr()
-    assert "nngp [5, 5]" in shown.out and "method sampled, error" in shown.out and "nngp is sampled" in shown.err
+    assert "nngp [5, 5]" in shown.out and "method sampled, error" in shown.out
     assert main([*command, "--resume"]) == 0
-    assert "sampled" not in capsys.readouterr().err and Store(Path("K.zarr")).missing() == []
+    assert Store(Path("K.zarr")).missing() == []

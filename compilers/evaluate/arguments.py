@@ -12,12 +12,15 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.build import hints
 from netsor.errors import InputError, UnsupportedError
 
-Array: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[Any]
-Arrays: TypeAlias = Array | Mapping[str, Any]  # of one input, by name, or a list of samples of different size
+Array: TypeAlias = hints.ArrayLike
+Arrays: TypeAlias = hints.Inputs
+Device: TypeAlias = torch.device | str | None
+Dtype: TypeAlias = torch.dtype | type[np.generic] | np.dtype[Any] | str | None
 Get: TypeAlias = str | Sequence[str]
-Params = Mapping[str, Any]
+Params: TypeAlias = Mapping[str, hints.Real]
 
 
 def wanted_names(get: Get) -> tuple[str, ...]:
@@ -28,7 +31,7 @@ def wanted_names(get: Get) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def as_dtype(dtype: Any) -> torch.dtype | None:
+def as_dtype(dtype: Dtype) -> torch.dtype | None:
     if dtype is None:
         return dtype
     known = {"float32": torch.float32, "float64": torch.float64, "float": torch.float64, "double": torch.float64}
@@ -54,7 +57,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def as_device(device: Any) -> torch.device | None:
+def as_device(device: Device) -> torch.device | None:
     if device is None:
         return None
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from tqdm import tqdm
 from netsor import ir
 from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
-from netsor.compilers.evaluate.arguments import Arrays
+from netsor.compilers.evaluate.arguments import Array, Arrays
+from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.experiment.result import Simulation
 from netsor.compilers.experiment.store import Store
 from netsor.compilers.finite import arrays as random_arrays
@@ -30,12 +31,13 @@ from netsor.passes.backward import with_backward
 WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 SIGNIFICANT = 5  # standard errors by which a sampled limit differs from zero
 Method = Literal["backward", "autograd"]
+Limit: TypeAlias = "KernelResult | LimitResult | Mapping[str, Array | Mapping[str, Array]] | Literal[False]"
 
 
 def simulate(
     p: Program | Holder, x: Arrays | None = None, widths: Sequence[int] = WIDTHS,
     seeds: int | Sequence[int] = 100, *,
-    limit: Any = None, methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
+    limit: Limit | None = None, methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
     scalars: Sequence[str] | None = None, sizes: Mapping[str, int] | None = None,
     dtype: torch.dtype = torch.float64, device: str = "cpu",
     memory: float = 8e9, progress: bool | None = None, store: str | Path | None = None,

@@ -135,10 +135,7 @@ class Exact:
                     s.vectors[line.out] = self._matmul(line, s)
                 case ir.Nonlin() | ir.Moment():
                     self._coordinatewise(line, s)
-                case (
-                    ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce()
-                    | ir.Softmax()
-                ):  # fmt: skip
+                case ir.IndexLine() | ir.Reduce() | ir.Softmax():
                     raise NotPolynomial(f"{line.out} is sampled")
                 case _:
                     assert_never(line)

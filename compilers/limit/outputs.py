@@ -148,10 +148,7 @@ def _limits_depend(lines: Sequence[ir.Line], blocks: Mapping[ir.Var, int]) -> di
                 return [] if use is None else arguments.get((use.matrix, not use.transposed), [])
             case ir.InputVector() | ir.InputMatrix() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.Moment():
                 return []  # scalars converge to constants
-            case (
-                ir.Nonlin() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename()
-                | ir.Reduce() | ir.Softmax()
-            ):  # fmt: skip
+            case ir.Nonlin() | ir.IndexLine() | ir.Reduce() | ir.Softmax():
                 return [] if line.out.kind == "C" else inputs_of(line)
             case _:
                 assert_never(line)

@@ -86,9 +86,9 @@ class Predictor:
     """
 
     def __init__(
-        self, kernel: Any, x_train: Any, y_train: Any, diag_reg: float | Tensor = 0.0, params: Params | None = None,
-        landmarks: Landmarks = None, solver: Solver = "cholesky", gram: StoredGram | str | Path | None = None,
-        memory: int | str = "2GB", tol: float = 1e-8, seed: int = 0,
+        self, kernel: Kernel, x_train: Arrays, y_train: Array, diag_reg: float | Tensor = 0.0,
+        params: Params | None = None, landmarks: Landmarks = None, solver: Solver = "cholesky",
+        gram: StoredGram | str | Path | None = None, memory: int | str = "2GB", tol: float = 1e-8, seed: int = 0,
     ) -> None:  # fmt: skip
         if not 0 <= float(torch.as_tensor(diag_reg).detach()) < math.inf:
             raise InputError(f"diag_reg is a number ≥ 0, got {diag_reg!r}", code="NT621")
@@ -120,7 +120,7 @@ class Predictor:
 
     # ------------------------------------------------------------ questions
 
-    def gp(self, x: Any, ntk: bool = False, covariance: bool = False, variance: bool = True) -> Prediction:
+    def gp(self, x: Arrays, ntk: bool = False, covariance: bool = False, variance: bool = True) -> Prediction:
         """The posterior of the Gaussian process with kernel K (Θ with `ntk`): K_* K⁻¹ y and K_** − K_* K⁻¹ K_*ᵀ."""
         which: Which = "ntk" if ntk else "nngp"
         return self._prediction(
@@ -128,7 +128,7 @@ class Predictor:
         )
 
     def ensemble(
-        self, x: Any, t: float | None = None, steps: int | None = None, learning_rate: float | None = None,
+        self, x: Arrays, t: float | None = None, steps: int | None = None, learning_rate: float | None = None,
         covariance: bool = False, variance: bool = True,
     ) -> Prediction:  # fmt: skip
         """Mean and covariance over initialisations of networks trained for the time t, or by gradient descent.
@@ -150,8 +150,8 @@ class Predictor:
         return self._answers.evidence("ntk" if ntk else "nngp")
 
     def flow(
-        self, x: Any, t: Any, loss: Loss, f_train: Any = None, f_test: Any = None, method: str = "DOP853",
-        rtol: float = 1e-8, atol: float = 1e-10,
+        self, x: Arrays, t: Array, loss: Loss, f_train: Array | None = None, f_test: Array | None = None,
+        method: str = "DOP853", rtol: float = 1e-8, atol: float = 1e-10,
     ) -> Tensor:  # fmt: skip
         """Outputs at the times t of one network trained by gradient flow on any loss: ḟ = −Θ(·, X) ∂loss/∂f(X).
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from netsor import ir
+from netsor.build import hints
 from netsor.checker.report import Report
 from netsor.checker.verdicts import VERDICTS
 from netsor.errors import Diagnostic, InputError
@@ -17,7 +18,7 @@ from netsor.run.inputs import by_name
 Data = dict[str, Any]
 
 
-def samples(p: ir.ProgramLike, x: Any) -> list[Data]:
+def samples(p: ir.ProgramLike, x: hints.Inputs | None) -> list[Data]:
     """The inputs of each sample by name: x is one sample `[*axes, feature]` or a batch `[sample, *axes, feature]`."""
     if x is None:
         return [{}]
@@ -41,7 +42,7 @@ def _rank(var: ir.Var) -> int:
     return len(var.dims) + (var.kind == "X")
 
 
-def _by_name(p: ir.ProgramLike, lines: Mapping[str, ir.Var], x: Any) -> Mapping[str, Any]:
+def _by_name(p: ir.ProgramLike, lines: Mapping[str, ir.Var], x: hints.Inputs) -> Mapping[str, Any]:
     """Some of what comes with a sample; an array alone is that of the network input."""
     if isinstance(x, Mapping):
         return by_name(list(lines), x, partial=True)

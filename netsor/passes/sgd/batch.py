@@ -104,8 +104,8 @@ class Batched:
             case ir.Nonlin() if line.out.kind == "X":
                 self._of_data(line)
             case (
-                ir.InputScalar() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow()
-                | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+                ir.InputScalar() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.IndexLine() | ir.Reduce()
+                | ir.Softmax()
             ):  # fmt: skip
                 self.program.add(self._copy(line))
             case _:
