@@ -18,6 +18,7 @@ from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import Call, Limits, parse_memory
 from netsor.compilers.budget.planner import Planner
 from netsor.compilers.budget.progress import STORES, Progress
+from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
@@ -34,7 +35,7 @@ from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
 from netsor.passes.bind import bind
 
-DEFAULT = ("nngp", "ntk")
+DEFAULT = tuple(OUTPUTS)
 SAMPLES = 2e9  # bytes of the draws of a sampled kernel when no budget is given
 
 
