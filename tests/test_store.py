@@ -362,7 +362,6 @@ ROWS = [np.ones((3, 2)), np.ones((4, 2))]
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda p: ns.compile(programs.gru()).gram(ROWS[0][None], store=p), ns.UnsupportedError, "NT702.*all inputs"),
         (lambda p: ns.compile(programs.rnn()).gram(ROWS, store=p), ns.InputError, "NT640 .*samples of different size"),
         (lambda p: kernel().gram(torch.ones(2, 3, requires_grad=True), store=p), ns.InputError, "NT640 .*gradients"),
         (lambda p: kernel().gram(X, store=p, processes=0), ns.InputError, "NT640 processes is a positive"),
@@ -507,6 +506,9 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "get is nngp,ntk there and ntk here" in capsys.readouterr().err
     assert main([*command, "--force", "--get", "ntk"]) == 0
     assert ns.open_gram("K.zarr").names == ["ntk"]
+    assert main([*command, "--force", "--memory", "10kB"]) == 2  # refused, and the old store is there
+    assert "NT606" in capsys.readouterr().err
+    assert ns.open_gram("K.zarr").names == ["ntk"] and not ns.open_gram("K.zarr").missing
     assert sorted(f.name for f in tmp_path.iterdir()) == ["K.zarr", "X.npy"]
     for options in (["--processes", "2"], ["--resume"]):
         assert main(["kernel", "mlp", "--x", "X.npy", "-o", "K.npz", *options]) == 2

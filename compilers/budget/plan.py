@@ -31,6 +31,10 @@ class Limits:
     progress: bool | None = None
     shown: Progress | None = None
 
+    def __post_init__(self) -> None:
+        if self.tile is not None and not (isinstance(self.tile, int) and self.tile > 0):
+            raise InputError(f"tile is a number of inputs from 1, got {self.tile!r}", code="NT606", hint="tile=512")
+
 
 @dataclass(frozen=True)
 class Plan:

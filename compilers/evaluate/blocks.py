@@ -15,10 +15,11 @@ from torch.utils.checkpoint import checkpoint
 
 from netsor.compilers.budget.plan import Plan
 from netsor.compilers.budget.progress import Progress
+from netsor.compilers.derive.outputs import SLOPES
 from netsor.compilers.evaluate.assembled import Band, Joined, Placed, Whole, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.evaluate.repair import repaired
-from netsor.compilers.evaluate.results import KernelResult, describe_log, flat, nested
+from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, flat
 from netsor.compilers.expectation import record
 from netsor.compilers.expectation.blocks.scratch import current, scratch
 
@@ -178,7 +179,7 @@ class Blocks:
             if found is not None:
                 self._mark(found[1], rows, cols)
                 return found[0]
-        shared.tangents = not self.get.isdisjoint(("ntk", "terms"))
+        shared.tangents = not self.get.isdisjoint(SLOPES)
         shared.watching = a.data.dtype == torch.float32 and not self.differentiable
         out = flat(self.pairs(a, b, self.get))
         if shared.near is not None:
@@ -269,15 +270,10 @@ def _moved(s: slice, by: int) -> slice:
 def _assemble(run: Blocks, shown: Progress) -> dict[str, Any]:
     whole = Joined(run.shape, run.symmetric) if run.differentiable else Placed(run.shape, run.symmetric)
     run.run(whole, shown)
-    return nested(whole.all())
+    return whole.all()
 
 
 def _result(singles: dict[str, Tensor], out: dict[str, Any]) -> KernelResult:
-    result = KernelResult()
-    for key, value in out.items():
-        if key in ("nngp", "ntk", "terms"):
-            setattr(result, key, value)
-        else:
-            result.vectors[key] = value
+    result = KernelResult(**fields(out))
     result.vectors |= singles
     return result

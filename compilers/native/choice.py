@@ -17,7 +17,13 @@ from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR
 from netsor.compilers.lowering.build.recursion import plan
 from netsor.compilers.lowering.functions import engine_function
+from netsor.compilers.lowering.plan.operands import Name
+from netsor.compilers.lowering.plan.order import Plan
+from netsor.compilers.lowering.plan.uses import parts
 from netsor.compilers.native import compiler
+from netsor.compilers.native.axes import library as axes
+from netsor.compilers.native.axes.blocks import Tiles
+from netsor.compilers.native.axes.sides import sides
 from netsor.compilers.native.blocks import Native
 from netsor.compilers.native.cuda.library import Library as CudaLibrary
 from netsor.compilers.native.expectations import Missing
@@ -51,18 +57,21 @@ class Backends:
         self.asked, self.threads, self.fuse = asked, threads, fuse and asked == "auto"
         if fuse:
             _warn_fuse()
-        self._native: dict[tuple[Names, str], Native | str] = {}
+        self._native: dict[tuple[Names, str], Native | Tiles | str] = {}
         self._seconds: dict[Names, float] = {}
+        self._refused: dict[Names, str] = {}  # why the last inputs were torch's
 
     def blocks(
         self, module: Any, get: Names, recursion: Callable[[Names], Recursion], one: Inputs, call: Call
-    ) -> Native | None:  # fmt: skip
+    ) -> Native | Tiles | None:  # fmt: skip
         """What evaluates the blocks of a call in place of the module's own function, if anything does."""
         kind = one.device.type
         outside = call.tracked or kind not in LIBRARIES or one.dtype not in NEAR
         if self.asked == "torch" or outside or (self._weighs and self._is_small(get, recursion, call)):
             return None
         found = self._wanted(get, recursion, kind)
+        if isinstance(found, Tiles):
+            found = self._fitting(get, found, one)
         if isinstance(found, str):
             if self.asked == "native":
                 raise _not_covered(found)
@@ -76,7 +85,7 @@ class Backends:
 
     # ------------------------------------------------------------ the native backend
 
-    def native(self, get: Names, recursion: Callable[[Names], Recursion], kind: str = "cpu") -> Native | str:
+    def native(self, get: Names, recursion: Callable[[Names], Recursion], kind: str = "cpu") -> Native | Tiles | str:
         """The native blocks on a kind of device, or why there are none."""
         key = get, kind
         if key not in self._native:
@@ -86,20 +95,33 @@ class Backends:
                 self._native[key] = native(recursion(get), get, kind, self.threads)
         return self._native[key]
 
-    def _wanted(self, get: Names, recursion: Callable[[Names], Recursion], kind: str) -> Native | str:
+    def _wanted(self, get: Names, recursion: Callable[[Names], Recursion], kind: str) -> Native | Tiles | str:
         """The native blocks; on CUDA, and of a kernel with series, for which torch is as fast, where asked for."""
         found = self.native(get, recursion, kind)
         if not self._weighs or isinstance(found, str):
             return found
         return ON_CUDA if kind == "cuda" else SERIES_ASKED if found.has_series else found
 
+    def _fitting(self, get: Names, found: Tiles, one: Inputs) -> Tiles | str:
+        """The tiles where they serve inputs of these sizes; why they do not is what `described` says next."""
+        usual = found.usual(one)
+        self._refused[get] = usual if isinstance(usual, str) else ""
+        return usual if isinstance(usual, str) else found
+
     def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], call: Call) -> bool:
         return call.pairs * len(recursion(get).used) * SERIES < NOTICED
 
-    def _pays(self, get: Names, found: Native, one: Inputs, call: Call) -> bool:
+    def _pays(self, get: Names, found: Native | Tiles, one: Inputs, call: Call) -> bool:
         """Is the library there, or have the calls taken, with this one, so long that it pays?"""
-        library = found.library(one.dtype)
-        seconds = call.pairs * (library.pairs.formulas * FORMULA)
+        library: Any
+        if isinstance(found, Tiles):
+            library = found.usual(one)
+            if isinstance(library, str):
+                return False
+            seconds = call.pairs * (library.elements * FORMULA)
+        else:
+            library = found.library(one.dtype)
+            seconds = call.pairs * (library.pairs.formulas * FORMULA)
         self._seconds[get] = self._seconds.get(get, 0.0) + seconds
         return library.is_there or self._seconds[get] > PAYS
 
@@ -108,6 +130,8 @@ class Backends:
         if self.asked == "torch":
             return "torch"
         found = self._wanted(get, recursion, self.kind)
+        if self._refused.get(get):
+            return f"torch ({self._refused[get]})"
         if isinstance(found, str):
             return f"torch ({found})"
         if not self._weighs or found.is_there:
@@ -122,7 +146,7 @@ class Backends:
         return twin
 
 
-def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | None = None) -> Native | str:
+def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | None = None) -> Native | Tiles | str:
     """The native blocks of a recursion, or which of its entries has no instruction."""
     if recursion.wide:
         return "it is evaluated in float64 whatever its inputs"
@@ -135,8 +159,23 @@ def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | N
     try:
         blocks.library(next(iter(NEAR)))
     except Missing as missing:
-        return str(missing)
+        covered = kind == "cpu" and _has_axes(found)
+        return _tiles(found, get, functions, threads) if covered else str(missing)
     return blocks
+
+
+def _has_axes(plan: Plan) -> bool:
+    return any(
+        isinstance(x, Name) and x.layout is not None and x.layout.axes for s in plan.pairs.body for x in parts(s)
+    )
+
+
+def _tiles(plan: Plan, get: Names, functions: Any, threads: int | None) -> Tiles | str:
+    known = sides(plan)
+    found = Tiles(
+        known, lambda dtype, shapes: axes.Library(plan, known, frozenset(get), functions, dtype, shapes), threads
+    )
+    return found.obstacle() or found
 
 
 def _warn_fuse() -> None:

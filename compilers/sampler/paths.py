@@ -8,6 +8,7 @@ variables need no draws of these (`netsor.compilers.sampler.linear`).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,18 @@ class Limit(Network):
         super().__init__(p, order, group, count)
         self.binding = Binding(group.sizes, limit_dimensions(p, count, group))
 
+    def some(self, part: slice) -> Limit:
+        """Some of its samples."""
+        twin, count = copy.copy(self), len(range(self.samples)[part])
+        values = {v: _some(x, part, self.samples) for v, x in self.group.values.items()}
+        twin.group, twin.samples = replace(self.group, samples=tuple(range(count)), values=values), count
+        return twin
+
+
+def _some(value: Value, part: slice, samples: int) -> Value:
+    """Some of the samples of a value; one that all have stays."""
+    return replace(value, data=value.data[part]) if value.data.shape[0] == samples else value
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -52,6 +65,13 @@ class Drawn:
     def groups(self, start: int, stop: int | None = None) -> Drawn:
         """Some of the groups."""
         return replace(self, networks=self.networks[start:stop], results=self.results[start:stop])
+
+    def some(self, part: slice) -> Drawn:
+        """Some of the samples of every group."""
+        networks = [n.some(part) for n in self.networks]
+        pairs = zip(self.networks, self.results, strict=True)
+        results = [replace(r, values={v: _some(x, part, n.samples) for v, x in r.values.items()}) for n, r in pairs]
+        return replace(self, networks=networks, results=results)
 
     def repeats(self, var: ir.Var) -> int:
         """What a mean over the coordinates of a variable is to be multiplied by."""
@@ -246,8 +266,8 @@ class _PathRun(Run):
             case ir.MatMul():
                 return self._matmul(scope.read(line.matrix), scope.read(line.vector), axes)
             case (
-                ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Nonlin() | ir.Moment() | ir.Window()
-                | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+                ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Nonlin() | ir.Moment() | ir.IndexLine()
+                | ir.Reduce() | ir.Softmax()
             ):  # fmt: skip
                 return super().compute(line, scope, axes)
             case _:
