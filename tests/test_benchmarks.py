@@ -18,7 +18,9 @@ COMMANDS = {
     "datasets": ("datasets.py", "--case", "iris", "--case", "linnerud"),
     "large": ("large.py",),
     "large-cg": ("large.py", "--solver", "cg"),
+    "threads": ("threads.py",),
     "gpu": ("gpu.py", "--device", "cpu", "--case", "gcn"),
+    "gpu-native": ("gpu.py", "--device", "cpu", "--case", "mlp relu", "--backend", "native"),
 }
 
 
