@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import Block
+from netsor.compilers.evaluate.pages import large
 
 Place = Block | tuple[Tensor, Tensor]  # of a block `[n, m, …]`, or of entries `[k, …]` at two vectors of numbers
 
@@ -30,10 +31,10 @@ class Placed:
         else:
             self._block(key, value, rows, cols)
 
-    def whole(self, key: str, like: Tensor, axes: torch.Size = torch.Size()) -> Tensor:
+    def whole(self, key: str, like: Tensor, axes: tuple[int, ...] = ()) -> Tensor:
         """The array of all pairs, which is filled by blocks."""
         if key not in self.out:
-            self.out[key] = like.new_empty((*self.shape, *axes))
+            self.out[key] = large(like.new_empty((*self.shape, *axes)))
         return self.out[key]
 
     def _block(self, key: str, value: Tensor, rows: slice, cols: slice) -> None:

@@ -223,7 +223,7 @@ class Blocks:
         """Which entries are left when those that a compiled function in float64 can tell apart are done."""
         found = None
         if self.one.dtype == torch.float32 and hasattr(self.fused, "entries"):
-            twice = (numbers[:, 0] == numbers[:, 1]) if self.symmetric else torch.zeros(len(numbers), dtype=torch.bool)
+            twice = (numbers[:, 0] == numbers[:, 1]) & self.symmetric
             found = self.fused.entries(a, b, places[:, 0], places[:, 1], twice)
         if found is None:
             return torch.arange(len(numbers), device=numbers.device)
