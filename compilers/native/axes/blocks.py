@@ -16,7 +16,7 @@ from netsor.compilers.expectation.report import report
 from netsor.compilers.native.axes.library import Library
 from netsor.compilers.native.axes.printing.reader import PLAIN
 from netsor.compilers.native.axes.sides import Shapes, Sides
-from netsor.compilers.native.columns import evaluate
+from netsor.compilers.native.columns import Column, evaluate
 from netsor.compilers.native.expectations import Missing
 
 OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
@@ -62,13 +62,21 @@ class Tiles:
 
     # ------------------------------------------------------------ quantities of each input
 
-    def _tables(self, library: Library, each: Any, copy: int) -> list[Tensor]:
-        """What the tiles read of each input, `[samples, elements]`."""
-        kept, n = self.sides.flattened(each), each.data.samples
-        return [
-            evaluate(column, kept).to(each.data.dtype).expand(n, size).contiguous()
-            for column, size in library.columns[copy]
-        ]
+    def _tables(self, library: Library, a: Any, b: Any) -> list[list[Tensor]]:
+        """What the tiles read of each input, `[samples, elements]`; of one batch with itself once."""
+        known: dict[Any, Tensor] = {}
+        kept = [self.sides.flattened(a)]
+        kept.append(kept[0] if a is b else self.sides.flattened(b))
+
+        def table(each: Any, side: int, column: Column, size: int) -> Tensor:
+            key = 0 if a is b else side, column, size
+            if key not in known:
+                found = evaluate(column, kept[side]).to(each.data.dtype)
+                known[key] = found.expand(each.data.samples, size).contiguous()
+            return known[key]
+
+        sides = ((a, 0, 1), (b, 1, 2), (b, 1, PLAIN))
+        return [[table(each, side, *column) for column in library.columns[copy]] for each, side, copy in sides]
 
     # ------------------------------------------------------------ bands
 
@@ -78,7 +86,7 @@ class Tiles:
         if isinstance(library, str):
             return None
         library.load()
-        one, two, plain = (self._tables(library, each, copy) for each, copy in ((a, 1), (b, 2), (b, PLAIN)))
+        one, two, plain = self._tables(library, a, b)
         n, m = band.shape
         near: list[Tensor] = []
         for rows, cols in blocks(n, m, SIDE, band.own):
