@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from netsor import facts
+from netsor.build.program import Program
 from netsor.compilers import store as stores
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import Call, Limits, parse_memory
 from netsor.compilers.budget.planner import Planner
-from netsor.compilers.budget.progress import Progress
+from netsor.compilers.budget.progress import STORES, Progress
+from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
@@ -32,7 +34,7 @@ from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
 from netsor.passes.bind import bind
 
-DEFAULT = ("nngp", "ntk")
+DEFAULT = tuple(OUTPUTS)
 SAMPLES = 2e9  # bytes of the draws of a sampled kernel when no budget is given
 
 
@@ -49,7 +51,7 @@ class Kernel:
     """
 
     def __init__(
-        self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
+        self, program: Program, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
         convention: str = "omega", backend: str = "auto", threads: int | None = None,
     ) -> None:  # fmt: skip
         self.program, self.convention = program, convention  # the program in its convention
@@ -195,7 +197,12 @@ class Kernel:
         call = Call(one.samples, other.samples, two is None, gram.tracked(one, two))
         plan = self._planner.plan(get, one, call, limits)
         shown = limits.shown or Progress(
-            self.program.name, call.pairs, "pairs", limits.progress, self._planner.expected(get, one, call, plan)
+            self.program.name,
+            call.pairs,
+            "pairs",
+            limits.progress,
+            self._planner.expected(get, one, call, plan),
+            kept=STORES,
         )
 
         def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:

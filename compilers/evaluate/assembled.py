@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import Block
-from netsor.compilers.evaluate.pages import large
 
 Place = Block | tuple[Tensor, Tensor]  # of a block `[n, m, …]`, or of entries `[k, …]` at two vectors of numbers
 
@@ -106,6 +109,9 @@ class Joined:
         return {key: _joined(grid) for key, grid in self.grid.items()}
 
 
+Whole = Placed | Joined
+
+
 def _joined(grid: dict[tuple[int, int], Tensor]) -> Tensor:
     if len(grid) == 1:
         return next(iter(grid.values()))
@@ -156,3 +162,31 @@ def _mirror(matrix: Tensor) -> Tensor:
         square = matrix[start:stop, start:stop]
         square.copy_(_upper(square))
     return matrix
+
+
+# ---------------------------------------------------------------- memory
+
+LARGE = 1 << 21  # bytes of a large page
+ADVICE = 14  # MADV_HUGEPAGE
+
+
+def large(x: Tensor) -> Tensor:
+    """The tensor, whose memory has not been touched yet."""
+    size = x.numel() * x.itemsize
+    advise = _advise() if x.device.type == "cpu" and size >= 2 * LARGE else None
+    if advise is not None:
+        start = -(-x.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        advise(start, (x.data_ptr() + size - start) // mmap.PAGESIZE * mmap.PAGESIZE, ADVICE)  # no matter if it fails
+    return x
+
+
+@lru_cache(maxsize=1)
+def _advise() -> Any:
+    if sys.platform != "linux":
+        return None
+    try:
+        found = ctypes.CDLL(None).madvise
+    except (OSError, AttributeError):
+        return None
+    found.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return found

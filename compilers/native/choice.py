@@ -59,8 +59,8 @@ class Backends:
         if fuse:
             _warn_fuse()
         self._native: dict[tuple[Names, str], Native | Tiles | str] = {}
-        self._refused: dict[Names, str] = {}  # why the last inputs were torch's
         self._seconds: dict[Names, float] = {}
+        self._refused: dict[Names, str] = {}  # why the last inputs were torch's
 
     def blocks(
         self, module: Any, get: Names, recursion: Callable[[Names], Recursion], one: Inputs, call: Call
@@ -156,7 +156,8 @@ def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | N
     try:
         blocks.library(next(iter(NEAR)))
     except Missing as missing:
-        return _tiles(found, get, functions, threads) if kind == "cpu" and _has_axes(found) else str(missing)
+        covered = kind == "cpu" and _has_axes(found)
+        return _tiles(found, get, functions, threads) if covered else str(missing)
     return blocks
 
 

@@ -12,7 +12,7 @@ from netsor.compilers.budget.plan import Call, Limits
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.evaluate.results import KernelResult, flat
+from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.store.files import Report, Store
 from netsor.compilers.store.identity import Identity, identity
 from netsor.compilers.store.layout import Array, Block, Layout, folders
@@ -78,8 +78,7 @@ def _some(data: Inputs, part: slice) -> Inputs:
 
 
 def kernels(result: KernelResult) -> dict[str, Any]:
-    found = {"nngp": result.nngp, "ntk": result.ntk, **result.vectors, "terms": result.terms}
-    return flat({k: v for k, v in found.items() if v is not None})
+    return result.by_key()
 
 
 # ---------------------------------------------------------------- what has no store
