@@ -18,6 +18,7 @@ COMMANDS = {
     "datasets": ("datasets.py", "--case", "iris", "--case", "linnerud"),
     "large": ("large.py",),
     "large-cg": ("large.py", "--solver", "cg"),
+    "native": ("native.py",),
     "gpu": ("gpu.py", "--device", "cpu", "--case", "gcn"),
 }
 
