@@ -81,6 +81,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one small case")
     parser.add_argument("--json", action="store_true")
     a = parser.parse_args()
+    from netsor.compilers.native import compiler
+
+    if compiler.current() is None:
+        print(json.dumps({"left out": f"no C compiler: {compiler.sought()}"}))
+        return
     cases = QUICK if a.quick else OWN if a.case == "all" else {a.case: OWN[a.case]}
     for name, case in cases.items():
         row = compare(name, case, a.dtype, 1 if a.quick else a.turns)
