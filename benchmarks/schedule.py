@@ -2,10 +2,10 @@
 
     python benchmarks/schedule.py [--quick] [--json]
 
-A worker copies all inputs from the shared file system once, which all do at the same time, then takes block after block:
-pairs times the time of a pair, half a block on the diagonal, and a moment for the scheduler and the file. Workers die at
-random, on average once in 100 hours each, and are back after two minutes; the block that a worker had is dealt again.
-Times of a pair are the estimates of docs/scale.md; nothing is measured here.
+A worker copies all inputs from the shared file system once, which all do at the same time, then takes block after
+block: its pairs times the time of a pair, and a moment for the scheduler and the file. Workers die at random, on
+average once in 100 hours each, and are back after two minutes; the block that a worker had is dealt again. Times of a
+pair are the estimates of docs/scale.md; nothing is measured here.
 """
 
 from __future__ import annotations

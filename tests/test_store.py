@@ -89,6 +89,8 @@ def test_every_block_is_the_call(name: str, dtype: torch.dtype, tmp_path: Path) 
         read = torch.from_numpy(np.asarray(a))
         assert (a.shape, read.dtype) == (tuple(b.shape), dtype)
         torch.testing.assert_close(read, b, rtol=1e-12 if dtype == torch.float64 else 2e-6, atol=0)
+        tile = min(3, len(b))
+        assert zarr.open_group(tmp_path / "k.zarr", mode="r")[a.array.path].chunks == (tile, tile, *b.shape[2:])
         assert torch.equal(read, mirrored(read))
 
 
