@@ -39,6 +39,7 @@ from netsor.sizes import number
 
 FLOPS1, FLOPS2, FLOPS_JOINT = 30, 60, 10_000  # rough weights of one expectation, in additions
 SECOND = 2_000_000_000  # operations of about a second: a block has no more
+FASTER = {"cuda": 100}  # times as many on a device
 STATEMENT = 2e-5  # seconds that a statement takes for small tensors
 
 
@@ -87,10 +88,11 @@ def _work(r: Recursion, space: str, sizes: Mapping[str, int]) -> tuple[int, int]
     return max(written, 1), operations
 
 
-def tile(r: Recursion, sizes: Mapping[str, int], itemsize: int) -> int:
+def tile(r: Recursion, sizes: Mapping[str, int], itemsize: int, kind: str = "cpu") -> int:
     """Inputs per side of a block when nothing else is asked for: it fits the cache and takes about a second at most."""
-    side = default_tile(alive(r, sizes) // 8 or 1, bytes_each(r, itemsize), steps(r, sizes))
-    return max(1, min(side, math.isqrt(SECOND // max(1, per_pair(r, sizes)[1]))))
+    side = default_tile(alive(r, sizes) // 8 or 1, bytes_each(r, itemsize), steps(r, sizes), kind)
+    most = SECOND * FASTER.get(kind, 1)
+    return max(1, min(side, math.isqrt(most // max(1, per_pair(r, sizes)[1]))))
 
 
 def steps(r: Recursion, sizes: Mapping[str, int]) -> int:
@@ -123,10 +125,10 @@ def _weight(v: Value, sizes: Mapping[str, int]) -> int:
 
 
 def plan(
-    r: Recursion, call: Call, sizes: Mapping[str, int], itemsize: int, budget: int | None, side: int | None = None
+    r: Recursion, call: Call, sizes: Mapping[str, int], itemsize: int, budget: int | None, kind: str = "cpu"
 ) -> Plan:
-    """The blocks of a call within a budget of bytes, or as large as is fast."""
-    return planned(call, needed(r, sizes, itemsize), budget, side or tile(r, sizes, itemsize))
+    """The blocks of a call within a budget of bytes, or as large as is fast on a kind of device."""
+    return planned(call, needed(r, sizes, itemsize), budget, tile(r, sizes, itemsize, kind))
 
 
 def cost(r: Recursion, call: Call, sizes: Mapping[str, Any], dtype: torch.dtype, budget: int | None) -> Cost:

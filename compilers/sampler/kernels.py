@@ -15,7 +15,7 @@ from netsor import ir
 from netsor.build.program import Program
 from netsor.compilers.budget.progress import STORES, Progress, outside, spoken
 from netsor.compilers.evaluate.assembled import symmetrised
-from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.evaluate.results import TERM, KernelResult, fields, shown
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram
@@ -26,7 +26,7 @@ from netsor.errors import Diagnostic, InputError, SamplingWarning
 from netsor.facts import known, lookup, ratio, trained_uses
 from netsor.passes.backward import with_backward
 
-SCALAR, VECTOR, TERM = "scalar\n", "vector\n", "terms\n"  # no name begins like these
+SCALAR, VECTOR = "scalar\n", "vector\n"  # no name begins like these
 SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are relative to
 
 
@@ -259,19 +259,17 @@ def _diagonal(kernel: Tensor) -> Tensor:
 
 def collected(found: Estimate, dtype: torch.dtype, symmetric: bool = False) -> KernelResult:
     """A call's result; what errors are relative to is left out. Kernels of one batch are exactly symmetric."""
-    result = KernelResult(method="sampled", error=found.relative)
+    kernels: dict[str, Tensor] = {}
+    errors: dict[str, Tensor] = {}
     for name, mean in found.mean.items():
         if name.startswith(SIDES):
             continue
         value, error = mean.to(dtype), found.error[name].to(dtype)
         if symmetric and not name.startswith(SCALAR):
             value, error = symmetrised(value), symmetrised(error)
-        key = name.removeprefix(SCALAR).removeprefix(VECTOR).replace(TERM, "terms.")
-        result.errors[key], result.methods[key] = error, "sampled"
-        if name in ("nngp", "ntk"):
-            setattr(result, name, value)
-        elif name.startswith(TERM):
-            result.terms = (result.terms or {}) | {name.removeprefix(TERM): value}
-        else:
-            result.vectors[key] = value
-    return result
+        key = name.removeprefix(SCALAR).removeprefix(VECTOR)
+        kernels[key], errors[shown(key)] = value, error
+    return KernelResult(
+        **fields(kernels), method="sampled", error=found.relative, methods=dict.fromkeys(errors, "sampled"),
+        errors=errors,
+    )  # fmt: skip
