@@ -117,7 +117,7 @@ def test_two_workers_and_the_command(
     monkeypatch.chdir(tmp_path)
     np.save("X.npy", X)
     command = ["kernel", "mlp", "--set", "depth=2", "--x", "X.npy", "-o", "k.zarr", "--engine", "dask"]
-    assert main([*command, "--scheduler", "scheduler.json", "--memory", "20kB"]) == 0
+    assert main([*command, "--scheduler", "scheduler.json", "--memory", "60kB"]) == 0
     assert capfd.readouterr().out.splitlines() == ["nngp [60, 60]", "ntk [60, 60]"]
     tile = Store(Path("k.zarr")).layout.tile
     kernel().gram(X, store="one.zarr", tile=tile)

@@ -70,7 +70,8 @@ class Draws:
         made: list[_Stored] = []
 
         def scrambles(*plain: Any) -> _Stored:
-            made.append(_Stored(*plain, self, sampling, store))
+            make: Any = _Stored
+            made.append(make(*plain, self, sampling, store))
             return made[0]
 
         with torch.no_grad(), Progress(kept=self._kept):
