@@ -16,6 +16,8 @@ COMMANDS = {
     "scaling-first-call": ("scaling.py", "--case", "first-call"),
     "cliffs": ("cliffs.py",),
     "datasets": ("datasets.py", "--case", "iris", "--case", "linnerud"),
+    "store": ("store.py",),
+    "schedule": ("schedule.py",),
     "large": ("large.py",),
     "large-cg": ("large.py", "--solver", "cg"),
     "threads": ("threads.py",),
