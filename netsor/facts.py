@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar, assert_never, cast
 import sympy as sp
 
 from netsor import ir
+from netsor.indexing import axes_of
 
 T = TypeVar("T", int, float)
 
@@ -31,7 +32,7 @@ def inputs_of(line: ir.Line) -> tuple[ir.Var, ...]:
             return tuple(v for v, _ in line.cov)
         case ir.InputMatrix() | ir.InputScalar() | ir.Data():
             return ()
-        case ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce():
+        case ir.Trsp() | ir.IndexLine() | ir.Reduce():
             return (line.of,)
         case _:
             assert_never(line)
@@ -40,12 +41,10 @@ def inputs_of(line: ir.Line) -> tuple[ir.Var, ...]:
 def axes_named(line: ir.Line) -> tuple[ir.Axis, ...]:
     """The axes that a line names itself, beside those of its variables."""
     match line:
-        case ir.Window() | ir.Unwindow():
-            return (line.tap, *line.axes)
-        case ir.At() | ir.Place() | ir.Shift() | ir.Reduce() | ir.Softmax():
+        case ir.IndexLine():
+            return axes_of(line)
+        case ir.Reduce() | ir.Softmax():
             return (line.axis,)
-        case ir.Rename():
-            return tuple(a for pair in line.axes for a in pair)
         case ir.InputVector():
             return tuple(a for a, _ in line.axis_cov)
         case ir.InputMatrix() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment():
@@ -69,11 +68,6 @@ def merge_dims(variables: Iterable[HasDims]) -> tuple[ir.Dim, ...]:
             if found.get(d.axis) is None:
                 found[d.axis] = d.size
     return tuple(ir.Dim(a, cast(ir.Size, s)) for a, s in found.items())
-
-
-def axis_dim(axis: ir.Axis) -> ir.Dim:
-    """An axis at its full size."""
-    return ir.Dim(axis, ir.SizeOf(axis.name) if axis.size is None else axis.size)
 
 
 # ---------------------------------------------------------------- inputs

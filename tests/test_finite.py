@@ -235,9 +235,9 @@ WRONG: dict[str, tuple[Any, Any, str, str]] = {
     "not numbers": (programs.mlp, "abc", "NT601", "x is not an array of numbers"),
     "nan": (programs.rnn, NAN, "NT603", "sample 1 of x contains NaN"),
     "infinite": (programs.rnn, np.full((1, 2, 3), np.inf), "NT603", "sample 0 of x contains an infinite number"),
-    "one array": (two_inputs, X, "NT604", r"3 inputs \(x, y, m\), and one array was given"),
-    "missing": (two_inputs, {"x": X, "y": X}, "NT604", "missing: m"),
-    "unknown": (programs.mlp, {"x": X[:, 0], "z": X}, "NT604", "unknown: z"),
+    "one array": (two_inputs, X, "NT604", r"inputs are x, y, m, and one array was given"),
+    "missing": (two_inputs, {"x": X, "y": X}, "NT604", "missing m"),
+    "unknown": (programs.mlp, {"x": X[:, 0], "z": X}, "NT604", "unknown z"),
     "samples": (two_inputs, {"x": X, "y": X[:1], "m": X[:, :, 0]}, "NT602", "different numbers of samples"),
     "sizes": (two_inputs, {"x": X, "y": X[:, :2], "m": X[:, :, 0]}, "NT602", "the axis t of y has size 2"),
 }

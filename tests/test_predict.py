@@ -273,7 +273,7 @@ def test_landmarks_of_a_kernel_that_is_zero() -> None:
         np.testing.assert_array_equal(found.variance, np.zeros(4))
 
 
-@pytest.mark.parametrize("landmarks", [2.5, "3", [0.5, 1]])
+@pytest.mark.parametrize("landmarks", [2.5, "3", [0.5, 1], True, [True, False]])
 def test_landmarks_are_numbers_of_samples(kernel: Any, landmarks: Any) -> None:
     with pytest.raises(InputError, match="landmarks is a number of training samples or a list") as caught:
         ns.predict(kernel, X, Y, landmarks=landmarks)

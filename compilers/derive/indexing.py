@@ -8,6 +8,7 @@ through, and a diagonal structure inside becomes one outside.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from netsor import ir
@@ -30,6 +31,7 @@ from netsor.compilers.derive.entries.values import MEAN, ZERO, Ind, Kind, Space,
 from netsor.compilers.derive.nodes import Indexed
 from netsor.compilers.derive.references import AnyRef, Ref, ScalarRef
 from netsor.compilers.derive.requests import Requests
+from netsor.indexing import IndexMap, Read, index_map
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules
@@ -49,21 +51,14 @@ class Map:
         self.summed: list[Sym] = []
         self.both: set[Sym] = set()  # fresh symbols that are an index of both inputs
         sizes = {d.axis: d for d in dims}
-        match line:
-            case ir.Window():
-                self._window(line, q, sizes, copy)
-            case ir.Unwindow():
-                self._unwindow(line, q, sizes, copy)
-            case ir.At():
-                self._at(line, q, sizes, copy)
-            case ir.Place():
-                self._place(line, copy)
-            case ir.Shift():
-                self._shift(line, q, sizes, copy)
-            case ir.Rename():
-                raise AssertionError("a renamed axis keeps its symbol")
-            case _:
-                assert_never(line)
+        m = index_map(line)
+        if m.transposed and m.tap is not None:
+            self.summed.append(self._inner(q, sizes[m.tap], copy, None, False))
+        for r in m.reads:
+            if m.transposed:
+                self._scattered(m, r, q, sizes, copy)
+            else:
+                self._gathered(m, r, q, sizes[r.axis], copy)
 
     def _inner(self, q: Requests, dim: ir.Dim, copy: Copy, index: Index | None, masked: bool) -> Sym:
         sym = q.fresh(dim, copy)
@@ -73,51 +68,33 @@ class Map:
             self.masked[sym] = masked
         return sym
 
-    def _at(self, line: ir.At, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        dim = sizes[line.axis]
-        self._inner(q, dim, copy, Const(line.index, dim.size, copy_over(dim.size, copy)), False)
+    def _gathered(self, m: IndexMap, r: Read, q: Requests, dim: ir.Dim, copy: Copy) -> None:
+        """The child at the position that is read."""
+        if r.at is None:
+            self._inner(q, dim, copy, Const(r.offsets[0], dim.size, copy_over(dim.size, copy)), False)
+        elif m.tap is not None:
+            wrap = dim.size if m.outside == "wrap" else None
+            index = Win(self.outer[r.at], self.outer[m.tap], r.offsets, r.stride, wrap)
+            self._inner(q, dim, copy, index, wrap is None)
+        else:
+            assert r.stride == 1 and m.outside != "wrap", "no index of the recursion says this"
+            self._inner(q, dim, copy, Off(self.outer[r.at], -r.offsets[0]), m.outside != "never")
 
-    def _shift(self, line: ir.Shift, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        self._inner(q, sizes[line.axis], copy, Off(self.outer[line.axis], line.by), True)
-
-    def _place(self, line: ir.Place, copy: Copy) -> None:
-        t = self.outer[line.axis]
-        own = copy_over(t.size, copy)
-        self.factors.append(Ind(t, Const(line.index, t.size, own), t.size, own))
-
-    def _window(self, line: ir.Window, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        wrap = line.outside == "wrap"
-        for i, axis in enumerate(line.axes):
-            offsets = tuple(o[i] for o in line.offsets)
-            index = Win(
-                self.outer[axis], self.outer[line.tap], offsets, line.stride[i], sizes[axis].size if wrap else None
-            )
-            self._inner(q, sizes[axis], copy, index, not wrap)
-
-    def _unwindow(self, line: ir.Unwindow, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        tap = q.fresh(sizes[line.tap], copy)
-        self.inner[line.tap] = tap
-        self.summed.append(tap)
-        for i, axis in enumerate(line.axes):
-            t = self.outer[axis]
-            offsets = tuple(o[i] for o in line.offsets)
-            wrap = t.size if line.outside == "wrap" else None
-            self._inner(q, sizes[axis], copy, Inv(t, tap, offsets, line.stride[i], wrap), True)
+    def _scattered(self, m: IndexMap, r: Read, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
+        """The child where its position is the index outside."""
+        t = self.outer[r.axis]
+        if r.at is None:
+            own = copy_over(t.size, copy)
+            self.factors.append(Ind(t, Const(r.offsets[0], t.size, own), t.size, own))
+            return
+        (tap,) = self.summed
+        wrap = t.size if m.outside == "wrap" else None
+        self._inner(q, sizes[r.at], copy, Inv(t, tap, r.offsets, r.stride, wrap), True)
 
 
-def _key(line: ir.IndexForm) -> tuple[object, ...]:
+def _key(line: ir.IndexForm) -> IndexMap:
     """What two index forms must share to count as the same map."""
-    match line:
-        case ir.Window() | ir.Unwindow():
-            return (type(line), line.axes, line.offsets, line.stride, line.outside)
-        case ir.At():
-            return (type(line), line.axis, line.index)
-        case ir.Shift():
-            return (type(line), line.axis, line.by)
-        case ir.Place() | ir.Rename():
-            return (id(line),)
-        case _:
-            assert_never(line)
+    return replace(index_map(line), tap=None)
 
 
 def own_copy(a: AnyRef) -> Copy:
@@ -149,9 +126,12 @@ def child(q: Requests, a: Ref, inner: dict[ir.Axis, Sym]) -> Ref:
 
 def renamed(q: Requests, a: Ref) -> Ref:
     """The child of a Rename, with its own axes bound to the parent's symbols."""
-    line, table = form(a).line, dict(a.binding)
-    assert isinstance(line, ir.Rename)
-    return q.child(a, form(a).of, a.copy, {old: table[new] for old, new in line.axes})
+    return q.child(a, form(a).of, a.copy, _renaming(form(a).line, dict(a.binding)))
+
+
+def _renaming(line: ir.IndexForm, table: Mapping[ir.Axis, Sym]) -> dict[ir.Axis, Sym]:
+    """The symbols of the axes of `of`."""
+    return {r.axis: table[r.at] for r in index_map(line).reads if r.at is not None}
 
 
 # ---------------------------------------------------------------- one side
@@ -164,7 +144,7 @@ def one_sided(q: Requests, kind: Kind, a: Ref, b: Ref) -> Terms:
 
 
 def mapped_mean(q: Requests, a: Ref) -> Terms:
-    if isinstance(form(a).line, ir.Rename):
+    if index_map(form(a).line).is_renaming:
         value = q.one(MEAN, renamed(q, a))
         return () if value == ZERO else ((frozenset(), value),)
     m = side(q, a)
@@ -174,9 +154,9 @@ def mapped_mean(q: Requests, a: Ref) -> Terms:
 
 def mapped_scalar(rules: Rules, line: ir.IndexForm, a: ScalarRef) -> Value:
     """An index form of scalars."""
-    if isinstance(line, ir.Rename):
+    if index_map(line).is_renaming:
         table = dict(a.binding)
-        return rules.scalar(line.of, a.copy, table | {old: table[new] for old, new in line.axes})
+        return rules.scalar(line.of, a.copy, table | _renaming(line, table))
     m = Map(rules.q, line, dict(a.binding), line.of.dims, own_copy(a))
     value = rules.scalar(line.of, a.copy, dict(a.binding) | m.inner)
     terms = _apply(rules.q, m, ((frozenset(), value),), _space(a, a))
@@ -239,7 +219,7 @@ def joint(q: Requests, kind: Kind, a: Ref, b: Ref) -> Terms | None:
     if _key(la) != _key(lb) or not _unifiable(la, lb, a, b):
         return None
     ma, mb = side(q, a), side(q, b)
-    if isinstance(la, ir.Unwindow):
+    if ma.summed:
         return _joint_unwindow(q, kind, a, b, ma, mb)
     _unify(ma, mb)
     terms = q.pair(kind, child(q, a, ma.inner), child(q, b, mb.inner))
@@ -247,18 +227,12 @@ def joint(q: Requests, kind: Kind, a: Ref, b: Ref) -> Terms | None:
 
 
 def _unifiable(la: ir.IndexForm, lb: ir.IndexForm, a: Ref, b: Ref) -> bool:
-    match la:
-        case ir.Window():
-            return isinstance(lb, ir.Window) and dict(a.binding)[la.tap] == dict(b.binding)[lb.tap]
-        case ir.At():
-            size = next(d.size for d in la.of.dims if d.axis == la.axis)
-            return isinstance(size, int) or own_copy(a) == own_copy(b)
-        case ir.Shift() | ir.Unwindow():
-            return True
-        case ir.Place() | ir.Rename():
-            return False
-        case _:
-            assert_never(la)
+    m, other = index_map(la), index_map(lb)
+    if m.transposed:
+        return m.tap is not None  # an element in its place is no index
+    if m.tap is not None and other.tap is not None:
+        return dict(a.binding)[m.tap] == dict(b.binding)[other.tap]
+    return all(isinstance(la.of.size(r.axis), int) for r in m.fixed) or own_copy(a) == own_copy(b)
 
 
 def _unify(ma: Map, mb: Map) -> None:

@@ -20,6 +20,7 @@ from netsor import facts, ir
 from netsor.compilers.derive.entries import labels
 from netsor.errors import UnsupportedError
 from netsor.facts import inputs_of, merge_dims
+from netsor.indexing import index_map
 from netsor.signs.flips import flips
 
 
@@ -172,7 +173,7 @@ class Builder:
                 of = self.n.of_var[line.of]
                 label = labels.unnamed(out, f"{of.label}_{line.op}")
                 self._set(out, self._new(Reduced, out.name, out.dims, line, of, label=label))
-            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+            case ir.IndexLine():
                 self._set(out, self._indexed(line))
             case ir.InputScalar() | ir.Moment() | ir.Softmax():
                 raise AssertionError("scalars are handled above")
@@ -450,13 +451,14 @@ def _find_sampled(n: Normal) -> None:
 def _consumes_size(line: ir.Line) -> bool:
     """Does the result depend on the size of an axis, which each sample has its own?"""
     match line:
-        case ir.Reduce() | ir.At():
+        case ir.Reduce():
             return not isinstance(line.of.size(line.axis), int)
-        case ir.Place():
-            return not isinstance(line.out.size(line.axis), int)
+        case ir.IndexLine():
+            m = index_map(line)
+            return any(not isinstance(m.ends(line)[1].size(r.axis), int) for r in m.fixed)
         case (
             ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
-            | ir.Moment() | ir.Window() | ir.Unwindow() | ir.Shift() | ir.Rename() | ir.Softmax()
+            | ir.Moment() | ir.Softmax()
         ):  # fmt: skip
             return False
         case _:

@@ -16,6 +16,7 @@ from netsor import facts, ir
 from netsor.compilers.derive import indexing
 from netsor.compilers.derive.entries.arithmetic import add, mul, sum_over
 from netsor.compilers.derive.entries.indices import Copy, Sym
+from netsor.compilers.derive.entries.scalars import inverse_size, scalar_function
 from netsor.compilers.derive.entries.terms import UNIT, Term, Terms, collect, dense, scale, single, sum_left, swap
 from netsor.compilers.derive.entries.traversal import symbols
 from netsor.compilers.derive.entries.values import (
@@ -54,8 +55,8 @@ from netsor.compilers.derive.nodes import (
 )
 from netsor.compilers.derive.references import Ref, Refs, ScalarRef
 from netsor.compilers.derive.requests import Requests
-from netsor.compilers.derive.scalars import inverse_size, scalar_function
 from netsor.functions import exact
+from netsor.indexing import index_map
 
 
 class Rules:
@@ -108,7 +109,7 @@ class Rules:
 
     def _pair(self, kind: Kind, a: Ref, b: Ref) -> Terms:
         for left, right, back in ((a, b, False), (b, a, True)):
-            if isinstance(left.node, Indexed) and isinstance(left.node.line, ir.Rename):
+            if isinstance(left.node, Indexed) and index_map(left.node.line).is_renaming:
                 found = self.q.pair(kind, indexing.renamed(self.q, left), right)
                 return swap(found) if back else found
         if kind != SECOND_MOMENT and (isinstance(a.node, One | DataNode) or isinstance(b.node, One | DataNode)):
@@ -318,7 +319,7 @@ class Rules:
                 return self._softmax(line, a, table)
             case ir.Reduce():
                 return self._scalar_reduce(line, a, table)
-            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+            case ir.IndexLine():
                 return indexing.mapped_scalar(self, line, a)
             case ir.InputMatrix() | ir.InputVector() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin():
                 raise AssertionError(f"{line.out} is no scalar")

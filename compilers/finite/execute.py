@@ -116,8 +116,7 @@ class Run:
                     return scope.earlier(line) or self._zero(line.out)
                 return evaluate(line, scope.read, axes, self.binding)
             case (
-                ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow() | ir.At()
-                | ir.Place() | ir.Rename() | ir.Reduce() | ir.Softmax()
+                ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.IndexLine() | ir.Reduce() | ir.Softmax()
             ):  # fmt: skip
                 return evaluate(line, scope.read, axes, self.binding)
             case _:

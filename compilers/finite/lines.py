@@ -30,7 +30,7 @@ def evaluate(line: Computed, read: Lookup, axes: Sequence[str], binding: Binding
             return _coordinatewise(line, read, axes)
         case ir.Softmax():
             return _softmax(line, read, axes)
-        case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+        case ir.IndexLine():
             return _moved(line, read(line.of), binding)
         case ir.Reduce():
             return _reduce(line, read(line.of))

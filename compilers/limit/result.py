@@ -81,7 +81,7 @@ class LimitResult(Tabled):
         if method == "sampled":
             return SampledAnswers(self.program, self.groups, self.coupled, **self.options)
         algebra = Gaussians() if method == "exact" else Functions()
-        return LineAnswers(self.program, self.groups, self.coupled, algebra)
+        return LineAnswers(self.program, self.groups, self.coupled, algebra, self.options.get("progress"))
 
     @property
     def method(self) -> str:

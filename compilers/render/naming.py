@@ -32,6 +32,7 @@ from netsor.compilers.derive.nodes import (
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.render.breaking import width
 from netsor.compilers.render.symbols import PRIME
+from netsor.indexing import IndexMap, Read, index_map
 
 LONGEST = 11.0  # of what names an unnamed variable, in characters
 
@@ -185,23 +186,23 @@ class Symbols:
             table[s] = text if s in self.normal.node else limit_latex(text)
         return str(sp.latex(expr, symbol_names=table, mul_symbol=r"\,"))
 
-    def _indexed(self, line: ir.IndexForm, of: str) -> str:
-        match line:
-            case ir.Window():
-                return rf"{of}[{', '.join(f'{symbol_latex(a.name)}+{symbol_latex(line.tap.name)}' for a in line.axes)}]"
-            case ir.Unwindow():
-                return rf"{of}[{', '.join(f'{symbol_latex(a.name)}-{symbol_latex(line.tap.name)}' for a in line.axes)}]"
-            case ir.At():
-                return rf"{of}[{symbol_latex(line.axis.name)}\to {_place(line.index)}]"
-            case ir.Place():
-                return rf"{of}[{symbol_latex(line.axis.name)}={_place(line.index)}]"
-            case ir.Shift():
-                return rf"{of}[{symbol_latex(line.axis.name)}{'-' if line.by > 0 else '+'}{abs(line.by)}]"
-            case ir.Rename():
-                pairs = (rf"{symbol_latex(a.name)}\to {symbol_latex(b.name)}" for a, b in line.axes)
-                return rf"{of}[{', '.join(pairs)}]"
-            case _:
-                assert_never(line)
+    @staticmethod
+    def _indexed(line: ir.IndexForm, of: str) -> str:
+        m = index_map(line)
+        return rf"{of}[{', '.join(_read(r, m) for r in m.reads)}]"
+
+
+def _read(r: Read, m: IndexMap) -> str:
+    """What stands for an axis: a position, another axis, or the axis moved by a tap or a number."""
+    axis = symbol_latex(r.axis.name)
+    if r.at is None:
+        return f"{axis}={_place(r.offsets[0])}" if m.transposed else rf"{axis}\to {_place(r.offsets[0])}"
+    if m.tap is not None:
+        return f"{axis}{'-' if m.transposed else '+'}{symbol_latex(m.tap.name)}"
+    if r.is_identity and m.outside == "never":
+        return rf"{axis}\to {symbol_latex(r.at.name)}"
+    (offset,) = r.offsets
+    return f"{axis}{'-' if offset < 0 else '+'}{abs(offset)}"
 
 
 def _place(index: int) -> str:

@@ -266,8 +266,8 @@ class _PathRun(Run):
             case ir.MatMul():
                 return self._matmul(scope.read(line.matrix), scope.read(line.vector), axes)
             case (
-                ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Nonlin() | ir.Moment() | ir.Window()
-                | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+                ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Nonlin() | ir.Moment() | ir.IndexLine()
+                | ir.Reduce() | ir.Softmax()
             ):  # fmt: skip
                 return super().compute(line, scope, axes)
             case _:

@@ -22,9 +22,10 @@ from netsor.build.moments import dot, mix, moment, softmax
 from netsor.build.quantity import nested, quantity
 from netsor.build.scales import scale
 from netsor.errors import Location, ProgramError, caller_location
-from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
+from netsor.facts import axes_named, inputs_of, merge_dims
 from netsor.functions import Function
 from netsor.names import KERNELS, checked
+from netsor.sizes import axis_dim
 from netsor.text.readings import Readings
 
 if TYPE_CHECKING:

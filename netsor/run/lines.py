@@ -48,10 +48,7 @@ def _generic(line: ir.Line, sizes: Sizes, rng: np.random.Generator) -> Array | N
             return rng.standard_normal(shape)
         case ir.InputScalar():
             return _given(line, sizes) if is_constant(line) else rng.uniform(0.5, 1.5, shape)
-        case (
-            ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place()
-            | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
-        ):  # fmt: skip
+        case ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.IndexLine() | ir.Reduce() | ir.Softmax():
             return None
         case _:
             assert_never(line)
@@ -178,11 +175,11 @@ def _steps(line: ir.Line, sizes: Sizes, held: int) -> int:
         case ir.Nonlin() | ir.Moment():
             largest = max([held, *(math.prod(sizes.shape(v)) for v in line.args)])
             return _node_steps(written_size(line.expr), largest)
-        case ir.Window() | ir.Unwindow():
-            return _node_steps(2 * len(line.offsets), held)
+        case ir.IndexLine():
+            return _node_steps(2 * index_map(line).taps, held)
         case (
-            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.At() | ir.Place()
-            | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.Reduce()
+            | ir.Softmax()
         ):  # fmt: skip
             return _node_steps(2, held)
         case _:
@@ -308,7 +305,7 @@ def _line(line: ir.Line, values: Values, sizes: Sizes) -> Array:
             return _matmul(line, values, sizes)
         case ir.Nonlin() | ir.Moment():
             return _coordinatewise(line, values, sizes)
-        case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+        case ir.IndexLine():
             m = index_map(line)
             return _scattered(line, m, values, sizes) if m.transposed else _gathered(line, m, values, sizes)
         case ir.Reduce():
