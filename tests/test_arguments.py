@@ -166,7 +166,8 @@ def test_definitions() -> None:
 def test_functions_of_torch_are_not_applied_to_expressions() -> None:
     p = ns.Program("torch")
     h = p.matrix("W", p.width("n"), p.data("x")) @ p["x"]
-    for f in (torch.relu, nn.ReLU(), F.relu):
+    functions: tuple[Any, ...] = (torch.relu, nn.ReLU(), F.relu)
+    for f in functions:
         with refused("NT108", "ns.relu(x)"):
             f(h)
     with refused("NT108", "ns.function"):

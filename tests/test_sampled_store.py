@@ -115,7 +115,7 @@ def test_scrambles_that_are_kept_are_not_drawn_again(
         write(self, part, count, number, values)
 
     monkeypatch.setattr(draws.Draws, "write", counted)
-    message = rf"^the draws of 6 scrambles are kept in {path}; the same call goes on"
+    message = rf"^the draws of 6 scrambles are kept in {path}/state/draws; the same call goes on"
     with pytest.raises(KeyboardInterrupt, match=message):
         gru().gram(X, store=path, tile=2, get="nngp")
     drawn[0] = -10_000
@@ -191,6 +191,6 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     command = ["kernel", "gru", "--x", "X.npy", "-o", "K.zarr", "--get", "nngp"]
     assert main(command) == 0
     shown = capsys.readouterr()
-    assert "nngp [5, 5]" in shown.out and "method sampled, error" in shown.out and "nngp is sampled" in shown.err
+    assert "nngp [5, 5]" in shown.out and "method sampled, error" in shown.out
     assert main([*command, "--resume"]) == 0
-    assert "sampled" not in capsys.readouterr().err and Store(Path("K.zarr")).missing() == []
+    assert Store(Path("K.zarr")).missing() == []

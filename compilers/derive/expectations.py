@@ -25,6 +25,7 @@ from netsor.compilers.derive.chain import ChainRule
 from netsor.compilers.derive.entries.arithmetic import add, mul, rewrite
 from netsor.compilers.derive.entries.functions_of import separated, variable
 from netsor.compilers.derive.entries.indices import Renaming
+from netsor.compilers.derive.entries.scalars import scalar_function
 from netsor.compilers.derive.entries.terms import (
     NONE,
     UNIT,
@@ -53,7 +54,6 @@ from netsor.compilers.derive.nodes import (
 )
 from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.references import Ref, Scope
-from netsor.compilers.derive.scalars import scalar_function
 from netsor.errors import UnsupportedError
 from netsor.functions import Head, expression_parity
 from netsor.indexing import index_map

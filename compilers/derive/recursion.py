@@ -20,8 +20,9 @@ from netsor.compilers.derive.entries.parameters import parametrised
 from netsor.compilers.derive.entries.sharing import share, unscaled
 from netsor.compilers.derive.entries.terms import Terms, collect, dense, right_to_left, sum_left, swap
 from netsor.compilers.derive.entries.traversal import walk
-from netsor.compilers.derive.entries.values import SECOND_MOMENT, TANGENT, Access, Entry, Fn, Kind, Num, Value
+from netsor.compilers.derive.entries.values import SECOND_MOMENT, Access, Entry, Fn, Kind, Num, Value
 from netsor.compilers.derive.nodes import Normal, normal_form
+from netsor.compilers.derive.outputs import OUTPUTS, TERMS
 from netsor.compilers.derive.references import Ref
 from netsor.compilers.derive.requests import Restart
 from netsor.compilers.derive.rules import Rules
@@ -78,7 +79,7 @@ class Recursion:
         return any(by_quadrature(v) for value in values for v in walk(value))
 
     def __repr__(self) -> str:
-        asked = ", ".join([*map(one_line, self.results), *(["terms"] if self.terms else [])])
+        asked = ", ".join([*map(one_line, self.results), *([TERMS] if self.terms else [])])
         return f"<Recursion of {one_line(self.program.name)}: {len(self.used)} entries; {asked}>"
 
     def _repr_markdown_(self) -> str:
@@ -164,10 +165,10 @@ class Derivation:
         results: dict[str, Result] = {}
         terms: dict[str, Result] = {}
         for what in get:
-            if what in ("nngp", "ntk"):
+            if what in OUTPUTS:
                 self._need_output()
-                results[what] = self._kernel(what)
-            elif what == "terms":
+                results[what] = Result(what, *self.kernel_value(OUTPUTS[what].kind))
+            elif what == TERMS:
                 self._need_output()
                 terms = self._terms()
             else:
@@ -207,10 +208,6 @@ class Derivation:
                 table[d.axis] = Sym(_OFFSET[copy] + len(kept), d.size, copy_over(d.size, copy), d.axis.name + mark)
                 kept.append(table[d.axis])
         return table, summed, kept
-
-    def _kernel(self, what: str) -> Result:
-        value, dims = self.kernel_value({"nngp": SECOND_MOMENT, "ntk": TANGENT}[what])
-        return Result(what, value, dims)
 
     def kernel_value(self, kind: Kind) -> tuple[Value, tuple[Sym, ...]]:
         """Cov(f, f̄) for kind K, Θ(f, f̄) for a tangent kind, over all pairs of output statements."""
@@ -311,7 +308,7 @@ def _inverse_root(sym: Sym) -> Value:
     return Fn(1 / sp.sqrt(ir.param(0)), (size,))
 
 
-def derive(program: ir.ProgramLike, get: tuple[str, ...] = ("nngp", "ntk"), trained: ir.Var | None = None) -> Recursion:
+def derive(program: ir.ProgramLike, get: tuple[str, ...] = tuple(OUTPUTS), trained: ir.Var | None = None) -> Recursion:
     """The recursion of the kernels asked for; `trained` restricts the NTK to one array (tangent route)."""
     try:
         return Derivation(program, trained).run(get)

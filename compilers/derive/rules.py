@@ -16,6 +16,7 @@ from netsor import facts, ir
 from netsor.compilers.derive import indexing
 from netsor.compilers.derive.entries.arithmetic import add, mul, sum_over
 from netsor.compilers.derive.entries.indices import Copy, Sym
+from netsor.compilers.derive.entries.scalars import inverse_size, scalar_function
 from netsor.compilers.derive.entries.terms import UNIT, Term, Terms, collect, dense, scale, single, sum_left, swap
 from netsor.compilers.derive.entries.traversal import symbols
 from netsor.compilers.derive.entries.values import (
@@ -54,7 +55,6 @@ from netsor.compilers.derive.nodes import (
 )
 from netsor.compilers.derive.references import Ref, Refs, ScalarRef
 from netsor.compilers.derive.requests import Requests
-from netsor.compilers.derive.scalars import inverse_size, scalar_function
 from netsor.functions import exact
 from netsor.indexing import index_map
 

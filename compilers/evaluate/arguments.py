@@ -12,23 +12,26 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.build import hints
 from netsor.errors import InputError, UnsupportedError
 
-Array: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[Any]
-Arrays: TypeAlias = Array | Mapping[str, Any]  # of one input, by name, or a list of samples of different size
+Array: TypeAlias = hints.ArrayLike
+Arrays: TypeAlias = hints.Inputs
+Device: TypeAlias = torch.device | str | None
+Dtype: TypeAlias = torch.dtype | type[np.generic] | np.dtype[Any] | str | None
 Get: TypeAlias = str | Sequence[str]
-Params = Mapping[str, Any]
+Params: TypeAlias = Mapping[str, hints.Real]
 
 
 def wanted_names(get: Get) -> tuple[str, ...]:
-    """The names, each once; InputError (NT605) for what is no name and no sequence of names."""
+    """The names, each once; InputError (NT605) for nothing, and for what is no name and no sequence of names."""
     names = [get] if isinstance(get, str) else list(get) if isinstance(get, Iterable) else [get]
-    if not all(isinstance(name, str) for name in names):
+    if not names or not all(isinstance(name, str) for name in names):
         raise InputError(f"get is a name or several, got {get!r}", code="NT605", hint='get="ntk" or ("nngp", "ntk")')
     return tuple(dict.fromkeys(names))
 
 
-def as_dtype(dtype: Any) -> torch.dtype | None:
+def as_dtype(dtype: Dtype) -> torch.dtype | None:
     if dtype is None:
         return dtype
     known = {"float32": torch.float32, "float64": torch.float64, "float": torch.float64, "double": torch.float64}
@@ -54,7 +57,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def as_device(device: Any) -> torch.device | None:
+def as_device(device: Device) -> torch.device | None:
     if device is None:
         return None
     try:
@@ -83,10 +86,12 @@ def _axes(size: Any) -> list[Any]:
     return [size] if isinstance(size, ir.SizeOf) else []
 
 
-def as_parameters(name: str, known: Sequence[str], params: Params | None) -> dict[str, Tensor]:
+def as_parameters(
+    name: str, known: Sequence[str], params: Params | None, call: str = "kernel(x, params=…)"
+) -> dict[str, Tensor]:
     """A tensor without axes in float64 for each parameter of a program; gradients flow to those that are given.
 
-    InputError (NT604) for one that is missing or unknown, or is no positive finite number.
+    InputError (NT604) for one that is missing or unknown, or is no positive finite number; its hint is the `call`.
     """
     if params is not None and not isinstance(params, Mapping):
         raise InputError(f"params are values by name, got {type(params).__name__}", code="NT604", hint='{"s": 1.5}')
@@ -102,7 +107,7 @@ def as_parameters(name: str, known: Sequence[str], params: Params | None) -> dic
         raise InputError(
             f"the parameter{'s' if missing[1:] else ''} {', '.join(missing)} of {name} "
             f"{'have no values' if missing[1:] else 'has no value'}", code="NT604",
-            hint=f"kernel(x, params={{{wanted}}})",
+            hint=call.replace("…", f"{{{wanted}}}"),
         )  # fmt: skip
     return {k: _number(k, given[k]) for k in known}
 

@@ -10,6 +10,7 @@ from html import escape
 from netsor import markup
 from netsor.compilers.derive.entries.traversal import indices, walk
 from netsor.compilers.derive.entries.values import Expect, Gram, Ind, Radial, SizeValue
+from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.render.breaking import WIDEST, lines, width
 from netsor.compilers.render.naming import Symbols, name_latex
@@ -38,12 +39,11 @@ def sheet(r: Recursion) -> Sheet:
 
 
 def _result_name(name: str, kind: str) -> str:
-    known = {"nngp": r"\Sigma", "ntk": r"\Theta"}
     if kind == "term":
-        return rf"\Theta_{{{name_latex(name)}}}"
+        return rf"{OUTPUTS['ntk'].latex}_{{{name_latex(name)}}}"
     if kind == "scalar":
         return name_latex(name)
-    return known.get(name) or rf"\Sigma^{{{name_latex(name)}}}"
+    return OUTPUTS[name].latex if name in OUTPUTS else rf"{OUTPUTS['nngp'].latex}^{{{name_latex(name)}}}"
 
 
 # ---------------------------------------------------------------- notation

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.compilers.budget.progress import Progress, outside, spoken
+from netsor.build.program import Program
+from netsor.compilers.budget.progress import STORES, Progress, outside, spoken
 from netsor.compilers.evaluate.assembled import symmetrised
-from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.evaluate.results import TERM, KernelResult, fields, shown
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram
@@ -25,12 +26,12 @@ from netsor.errors import Diagnostic, InputError, SamplingWarning
 from netsor.facts import known, lookup, ratio, trained_uses
 from netsor.passes.backward import with_backward
 
-SCALAR, VECTOR, TERM = "scalar\n", "vector\n", "terms\n"  # no name begins like these
+SCALAR, VECTOR = "scalar\n", "vector\n"  # no name begins like these
 SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are relative to
 
 
 def sampled(
-    p: Any, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
+    p: Program, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, dtype: torch.dtype | None = None, device: torch.device | None = None,
     memory: float = 2e9, progress: bool | None = None, why: Diagnostic | None = None,
 ) -> KernelResult:  # fmt: skip
@@ -45,7 +46,7 @@ def sampled(
             lambda normals: sampling.request.evaluate(sampling.paths.draw(normals)), relative,
             lambda: sampling.request.stored, tol=tol, samples=samples, seed=seed, device=device, memory=memory,
             announce=None if why is None else lambda plan: warn(p.name, get, why, plan),
-            shown=Progress(p.name, unit="draws", show=progress),
+            shown=Progress(p.name, unit="draws", show=progress, kept=STORES),
         )  # fmt: skip
     return collected(found, dtype or floating(x1, x2), x2 is None)
 
@@ -58,7 +59,7 @@ class Sampling:
     request: Request
 
     @staticmethod
-    def of(p: Any, x1: Any, x2: Any, get: Sequence[str], device: torch.device | None) -> Sampling:
+    def of(p: Program, x1: Any, x2: Any, get: Sequence[str], device: torch.device | None) -> Sampling:
         first, second = batches(p, x1, x2, device)
         program = with_backward(p) if {"ntk", "terms"} & set(get) else p
         paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
@@ -79,7 +80,7 @@ def warn(name: str, get: Sequence[str], why: Diagnostic, plan: Forecast) -> None
     warnings.warn(text, SamplingWarning, stacklevel=outside())
 
 
-def batches(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
+def batches(p: Program, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
     """The groups of both batches; none of the second in a symmetric call."""
     place = device or torch.device("cpu")
     first = bind(p, x1, None, torch.float64, place)
@@ -106,7 +107,7 @@ def floating(*batches: Any) -> torch.dtype:
 class Request:
     """What is asked of a program; `evaluate` answers it from one scramble."""
 
-    program: Any
+    program: Program
     get: tuple[str, ...]
     first: int  # the number of groups of the first batch
     stored: int = 0
@@ -165,7 +166,7 @@ class Request:
         return {} if whole is None else {"ntk": whole}
 
 
-def needed(p: ir.ProgramLike, get: Sequence[str]) -> frozenset[ir.Var]:
+def needed(p: Program, get: Sequence[str]) -> frozenset[ir.Var]:
     """The variables that the kernels asked for are taken from."""
     found = {v for o in p.outputs for v in (o.readout, o.vector)}
     found |= {r.value for r in p.returned if r.name in get}
@@ -258,19 +259,17 @@ def _diagonal(kernel: Tensor) -> Tensor:
 
 def collected(found: Estimate, dtype: torch.dtype, symmetric: bool = False) -> KernelResult:
     """A call's result; what errors are relative to is left out. Kernels of one batch are exactly symmetric."""
-    result = KernelResult(method="sampled", error=found.relative)
+    kernels: dict[str, Tensor] = {}
+    errors: dict[str, Tensor] = {}
     for name, mean in found.mean.items():
         if name.startswith(SIDES):
             continue
         value, error = mean.to(dtype), found.error[name].to(dtype)
         if symmetric and not name.startswith(SCALAR):
             value, error = symmetrised(value), symmetrised(error)
-        key = name.removeprefix(SCALAR).removeprefix(VECTOR).replace(TERM, "terms.")
-        result.errors[key], result.methods[key] = error, "sampled"
-        if name in ("nngp", "ntk"):
-            setattr(result, name, value)
-        elif name.startswith(TERM):
-            result.terms = (result.terms or {}) | {name.removeprefix(TERM): value}
-        else:
-            result.vectors[key] = value
-    return result
+        key = name.removeprefix(SCALAR).removeprefix(VECTOR)
+        kernels[key], errors[shown(key)] = value, error
+    return KernelResult(
+        **fields(kernels), method="sampled", error=found.relative, methods=dict.fromkeys(errors, "sampled"),
+        errors=errors,
+    )  # fmt: skip

@@ -12,7 +12,7 @@ from netsor.compilers.budget.plan import Call, Limits
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.evaluate.results import KernelResult, flat
+from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.store.files import Report, Store
 from netsor.compilers.store.identity import Identity, identity
 from netsor.compilers.store.layout import Array, Block, Layout, folders
@@ -78,8 +78,7 @@ def _some(data: Inputs, part: slice) -> Inputs:
 
 
 def kernels(result: KernelResult) -> dict[str, Any]:
-    found = {"nngp": result.nngp, "ntk": result.ntk, **result.vectors, "terms": result.terms}
-    return flat({k: v for k, v in found.items() if v is not None})
+    return result.by_key()
 
 
 # ---------------------------------------------------------------- what has no store
@@ -115,9 +114,6 @@ def refuse(kernel: Any, names: tuple[str, ...], ragged: bool, tracked: bool) -> 
         f"{', '.join(alone)}: limits of single inputs are no kernels of pairs": (alone, f"kernel(x, get={alone!r})"),
         f"the content of numeric functions ({', '.join(numeric)}) cannot be compared when the store is continued": (
             numeric, "give them as expressions with ns.function",
-        ),
-        "fuse=True compiles a block or not according to the calls before it, and a block of a store is one number": (
-            kernel.fuse, "ns.compile(p) without fuse",
         ),
     }  # fmt: skip
     for message, (wrong, hint) in found.items():

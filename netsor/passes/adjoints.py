@@ -42,7 +42,7 @@ class Adjoints:
         self.p = p
         self.n_out = n_out
         self.made = {line.out: line for line in p.lines}
-        self._transposes: dict[ir.Var, Matrix] = {v: p.handle(t) for v, t in facts.transposes(p.lines).items()}
+        self._transposes: dict[ir.Var, Matrix] = {v: Matrix(p, t) for v, t in facts.transposes(p.lines).items()}
         self._ones: dict[ir.Dim, Expr] = {}
         self._sizes: dict[ir.Dim, Expr] = {}
         self._unit: dict[ir.Dimension, Expr] = {}
@@ -75,8 +75,8 @@ class Adjoints:
 
     def transpose(self, matrix: ir.Var) -> Matrix:
         if matrix not in self._transposes:
-            wt = self.p.let(free_name(self.p, f"{matrix.name}t"), cast(Matrix, self.p.handle(matrix)).T)
-            self._transposes |= {matrix: wt, wt.var: self.p.handle(matrix)}
+            wt = self.p.let(free_name(self.p, f"{matrix.name}t"), Matrix(self.p, matrix).T)
+            self._transposes |= {matrix: wt, wt.var: Matrix(self.p, matrix)}
         return self._transposes[matrix]
 
     # ------------------------------------------------------------ axes
@@ -160,7 +160,7 @@ class Adjoints:
                 x, y = self.p.handle(self._whole(line.of)), self.p.handle(line.out)
                 largest = 1 - functions.sign(y - x) ** 2
                 count = 1 + functions.relu(largest.sum(line.axis) - 1)  # at least 1, as the checker can see
-                return dy * largest / count  # type: ignore[no-any-return]
+                return dy * largest / count
 
     def _whole(self, x: ir.Var) -> ir.Var:
         """x; a window that drops positions is taken with zero vectors there (its adjoint ignores them)."""

@@ -165,13 +165,13 @@ def _scanned(L: Lifter, cell: Cell, x: Any, place: int, starts: Sequence[Value],
     dims = inputs[0].dims
     cell.declare(dims[-1])
 
-    def step(*previous: Expr) -> Any:
+    def step(*previous: Expr) -> tuple[Expr, ...]:
         found = cell(inputs, [Value(dims, e) for e in previous])
-        return tuple(s.expr for s in found) if len(found) > 1 else found[0].expr
+        return tuple(s.expr for s in found)
 
     init = tuple(0 if is_zero(s) else s.expr for s in starts)
-    states = L.program.scan(axis, init[0] if len(init) == 1 else init, step, reverse=reverse)
-    return [Value(dims, s) for s in (states if isinstance(states, tuple) else (states,))]
+    states = L.program.scan(axis, init, step, reverse=reverse)
+    return [Value(dims, s) for s in states]
 
 
 def _time(L: Lifter, dim: Dim) -> ir.Axis:

@@ -22,7 +22,7 @@ LINE = frozenset((Copy.OWN,))
 class DataArrays:
     """The statements that make the arrays of coordinatewise functions of data."""
 
-    def __init__(self, program: Any, scope: Scope) -> None:
+    def __init__(self, program: ir.ProgramLike, scope: Scope) -> None:
         self.line = {x.out: x for x in program.lines}
         self.scope = scope
         self.done: set[ir.Var] = set()
