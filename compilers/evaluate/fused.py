@@ -17,15 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from netsor.compilers.derive.entries.functions_of import by_quadrature
-from netsor.compilers.derive.entries.traversal import walk
-from netsor.compilers.derive.entries.values import Expect
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate.results import flat
 from netsor.compilers.expectation.blocks import fast
 from netsor.compilers.expectation.blocks.fused import NEAR, POINTS, Trace, Untraceable
 from netsor.compilers.expectation.blocks.scratch import scratch
 from netsor.compilers.expectation.report import report
+from netsor.compilers.lowering.build.recursion import plan
+from netsor.compilers.lowering.plan.operations import Expect1, ExpectJ, Radial
+from netsor.compilers.lowering.plan.order import unguarded
 from netsor.errors import NetsorWarning
 from netsor.facts import parameters
 
@@ -65,11 +65,10 @@ def obstacle(recursion: Recursion) -> str | None:
     """Why the blocks of a recursion cannot be one graph, if so."""
     if parameters(recursion.program.lines):
         return "variances or multipliers are given at the call"
-    pairs = [e for e in recursion.used if e.space == "pair"]
-    if any(e.recurrent for e in pairs):
+    statements = list(unguarded(plan(recursion).pairs.body))
+    if any(s.bodies() for s in statements):
         return "recurrences between pairs are evaluated step by step"
-    values = [v for e in pairs for v in walk(e.value)]
-    if any(by_quadrature(v) or (isinstance(v, Expect) and len(v.law.means) == 1) for v in values):
+    if any(isinstance(s, Expect1 | ExpectJ | Radial) for s in statements):
         return "expectations over batches or of several Gaussians are evaluated by quadrature"
     return None
 
