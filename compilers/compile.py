@@ -28,6 +28,7 @@ def compile(
     p: Program | Holder, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
     assume_gia: bool = False, fuse: bool = False, tol: float | None = None, samples: int | None = None, seed: int = 0,
     output: str | None = None, convention: Convention = "omega", backend: Backend = "auto",
+    threads: int | None = None,
 ) -> Kernel:  # fmt: skip
     """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
@@ -40,12 +41,11 @@ def compile(
     "unit", ω with variance 1 and its scale in the multiplier as in neural-tangents (`ns.unit_variance`): the NTK's
     term of an array of variance σ² is σ² times the other's.
 
-    `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
-    where that is not possible, a FusionWarning says why and nothing else changes.
-
     `backend="native"` evaluates the blocks by a C function, which the machine's C compiler makes once for a kernel and
     a cache on disk keeps; "auto" does so where the kernel has one and the calls take so long that it pays, or the
-    function is there already; "torch" never (`kernel.backend`).
+    function is there already; "torch" never (`kernel.backend`). On CUDA "native" compiles kernels for the device.
+    `threads` share the rows (`torch.get_num_threads()` by default). `fuse=True` warns: it is "native" where that covers
+    the kernel.
 
     >>> kernel = ns.compile(ns.programs.mlp())
     >>> kernel([[1.0, 1.0]]).ntk  # ¾‖x‖²/d + 7/4 (Tensor Programs II, E.1)
@@ -56,16 +56,8 @@ def compile(
         program = with_output(program, output)
     if not assume_gia:
         refuse_unless_valid(program)
-    return Kernel(
-        in_convention(program, convention),
-        device,
-        dtype,
-        assume_gia,
-        as_draws(tol, samples, seed),
-        fuse,
-        convention,
-        backend,
-    )
+    program, draws = in_convention(program, convention), as_draws(tol, samples, seed)
+    return Kernel(program, device, dtype, assume_gia, draws, fuse, convention, backend, threads)
 
 
 def in_convention(p: Program, convention: str) -> Program:

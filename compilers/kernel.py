@@ -17,7 +17,7 @@ from netsor.compilers import store as stores
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import Call, Limits, parse_memory
 from netsor.compilers.budget.planner import Planner
-from netsor.compilers.budget.progress import Progress
+from netsor.compilers.budget.progress import STORES, Progress
 from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
@@ -29,6 +29,7 @@ from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
 from netsor.compilers.lowering.module import signature
+from netsor.compilers.native.axes.blocks import Tiles
 from netsor.compilers.native.choice import Backends
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
@@ -52,14 +53,13 @@ class Kernel:
 
     def __init__(
         self, program: Program, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
-        convention: str = "omega", backend: str = "auto",
+        convention: str = "omega", backend: str = "auto", threads: int | None = None,
     ) -> None:  # fmt: skip
         self.program, self.convention = program, convention  # the program in its convention
         self.device, self.dtype = as_device(device), as_dtype(dtype)
         self.assumed, self.options = assumed, options
-        self._fuse = fuse
-        self.backends = Backends(backend, fuse, str(self.device or "cpu"))
-        self.fuse = self.backends.fuse
+        self.backends = Backends(backend, fuse, str(self.device or "cpu"), threads)
+        self.fuse = fuse
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
@@ -71,7 +71,7 @@ class Kernel:
         return f"<Kernel of {self.program.name}{unit}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (self.assumed, self.options, self._fuse, self.convention, self.backends.asked)
+        options = (self.assumed, self.options, self.fuse, self.convention, self.backends.asked, self.backends.threads)
         return Kernel, (self.program, self.device, self.dtype, *options)
 
     @property
@@ -198,7 +198,12 @@ class Kernel:
         call = Call(one.samples, other.samples, two is None, gram.tracked(one, two))
         plan = self._planner.plan(get, one, call, limits)
         shown = limits.shown or Progress(
-            self.program.name, call.pairs, "pairs", limits.progress, self._planner.expected(get, one, call, plan)
+            self.program.name,
+            call.pairs,
+            "pairs",
+            limits.progress,
+            self._planner.expected(get, one, call, plan),
+            kept=STORES,
         )
 
         def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
@@ -210,6 +215,8 @@ class Kernel:
         with sampling(**self.options):
             wide = self._recursion(get).wide
             fused = self.backends.blocks(module, get, self._recursion, one, call)
+            if isinstance(fused, Tiles) and limits.tile is None and limits.memory is None:
+                plan = fused.planned(plan, call.longest)
             result = gram.whole(module.each, counted, one, two, frozenset(get), plan, wide, fused, shown)
         result.assumed = self.assumed
         return result

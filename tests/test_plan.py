@@ -16,7 +16,6 @@ from test_memory import NETWORKS, inputs
 
 import netsor as ns
 from netsor.compilers import runtime
-from netsor.compilers.budget.memory import size_number
 from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.derive.recursion import derive
 from netsor.compilers.evaluate.inputs import as_inputs
@@ -30,6 +29,7 @@ from netsor.compilers.lowering.plan.uses import into, parts, reads, view_of
 from netsor.compilers.lowering.printing.lines import WIDTH
 from netsor.compilers.lowering.printing.order import lines
 from netsor.programs import BUILTIN
+from netsor.sizes import number
 
 PROGRAMS: dict[str, Callable[[], ns.Program]] = {
     **{name: make for name, make in BUILTIN.items() if name not in ("gru", "lstm", "maxpool_cnn")},  # these are sampled
@@ -210,7 +210,7 @@ class Run:
             c if c in layout.of else None for c in ((Copy.FIRST, Copy.SECOND) if layout.leads == 2 else (Copy.OWN,))
         ][: layout.leads]
         sizes = [1 if c is None else self.samples[c] for c in leads]
-        sizes += [1 if q is None else size_number(q.size, self.sizes[q.copy]) for q in layout.axes]
+        sizes += [1 if q is None else number(q.size, self.sizes[q.copy].__getitem__) for q in layout.axes]
         assert list(value.shape) == sizes, s
 
 

@@ -115,7 +115,7 @@ def test_scrambles_that_are_kept_are_not_drawn_again(
         write(self, part, count, number, values)
 
     monkeypatch.setattr(draws.Draws, "write", counted)
-    message = rf"^the draws of 6 scrambles are kept in {path}; the same call goes on"
+    message = rf"^the draws of 6 scrambles are kept in {path}/state/draws; the same call goes on"
     with pytest.raises(KeyboardInterrupt, match=message):
         gru().gram(X, store=path, tile=2, get="nngp")
     drawn[0] = -10_000

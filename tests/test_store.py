@@ -364,7 +364,6 @@ ROWS = [np.ones((3, 2)), np.ones((4, 2))]
     [
         (lambda p: ns.compile(programs.rnn()).gram(ROWS, store=p), ns.InputError, "NT640 .*samples of different size"),
         (lambda p: kernel().gram(torch.ones(2, 3, requires_grad=True), store=p), ns.InputError, "NT640 .*gradients"),
-        (lambda p: kernel(fuse=True).gram(X, store=p), ns.InputError, "NT640 .*fuse=True"),
         (lambda p: kernel().gram(X, store=p, processes=0), ns.InputError, "NT640 processes is a positive"),
         (lambda p: kernel().gram(X, processes=2), ns.InputError, "NT640 .*write to a store"),
         (lambda p: kernel().gram(X, store=p, memory="10kB"), ns.InputError, "NT606 .*blocks of 1 × 1 pairs need"),
@@ -372,9 +371,8 @@ ROWS = [np.ones((3, 2)), np.ones((4, 2))]
     ],
 )  # fmt: skip
 def test_calls_without_a_store(
-    call: Callable[[Path], Any], error: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Callable[[Path], Any], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("netsor.compilers.evaluate.fused.available", lambda device: True)
     with pytest.raises(error, match=message):
         call(tmp_path / "k.zarr")
     assert not (tmp_path / "k.zarr").exists()

@@ -115,12 +115,8 @@ def elements(dims: tuple[Sym, ...], sizes: Mapping[str, int]) -> int:
     """How many numbers an entry holds for one input or pair."""
     total = 1
     for s in dims:
-        total *= size_number(s.size, sizes)
+        total *= number(s.size, sizes.__getitem__)
     return total
-
-
-def size_number(size: ir.Size, sizes: Mapping[str, int]) -> int:
-    return number(size, sizes.__getitem__)
 
 
 def alive(r: Recursion, sizes: Mapping[str, int]) -> int:
@@ -196,7 +192,7 @@ def _data(r: Recursion, sizes: Mapping[str, int]) -> int:
 def _size(var: ir.Var, sizes: Mapping[str, int]) -> int:
     total = 1
     for d in var.dims:
-        total *= size_number(d.size, sizes)
+        total *= number(d.size, sizes.__getitem__)
     return total
 
 

@@ -25,16 +25,17 @@ class Planner:
         if limits.tile is not None:
             return Plan(limits.tile)
         if limits.memory is not None:
-            return costs.plan(self._recursion(get), call, one.features(), one.dtype.itemsize, limits.memory)
+            sizes, kind = one.features(), one.device.type
+            return costs.plan(self._recursion(get), call, sizes, one.dtype.itemsize, limits.memory, kind)
         usual = self._usual(get, one)[0]
         return replace(usual, tile=evened(usual.tile, call.longest))
 
     def _usual(self, get: tuple[str, ...], one: Any) -> tuple[Plan, int]:
         """Blocks for inputs of these sizes, and the operations of one pair."""
-        key = (get, tuple(one.features().items()), one.dtype.itemsize)
+        key = (get, tuple(one.features().items()), one.dtype.itemsize, one.device.type)
         if key not in self._sides:
             sizes, r = one.features(), self._recursion(get)
-            found = costs.plan(r, Call(ALL, ALL, False), sizes, one.dtype.itemsize, None)
+            found = costs.plan(r, Call(ALL, ALL, False), sizes, one.dtype.itemsize, None, one.device.type)
             self._sides[key] = found, sum(costs.operations(r, sizes))
         return self._sides[key]
 

@@ -24,9 +24,9 @@ Params: TypeAlias = Mapping[str, hints.Real]
 
 
 def wanted_names(get: Get) -> tuple[str, ...]:
-    """The names, each once; InputError (NT605) for what is no name and no sequence of names."""
+    """The names, each once; InputError (NT605) for nothing, and for what is no name and no sequence of names."""
     names = [get] if isinstance(get, str) else list(get) if isinstance(get, Iterable) else [get]
-    if not all(isinstance(name, str) for name in names):
+    if not names or not all(isinstance(name, str) for name in names):
         raise InputError(f"get is a name or several, got {get!r}", code="NT605", hint='get="ntk" or ("nngp", "ntk")')
     return tuple(dict.fromkeys(names))
 
@@ -86,10 +86,12 @@ def _axes(size: Any) -> list[Any]:
     return [size] if isinstance(size, ir.SizeOf) else []
 
 
-def as_parameters(name: str, known: Sequence[str], params: Params | None) -> dict[str, Tensor]:
+def as_parameters(
+    name: str, known: Sequence[str], params: Params | None, call: str = "kernel(x, params=…)"
+) -> dict[str, Tensor]:
     """A tensor without axes in float64 for each parameter of a program; gradients flow to those that are given.
 
-    InputError (NT604) for one that is missing or unknown, or is no positive finite number.
+    InputError (NT604) for one that is missing or unknown, or is no positive finite number; its hint is the `call`.
     """
     if params is not None and not isinstance(params, Mapping):
         raise InputError(f"params are values by name, got {type(params).__name__}", code="NT604", hint='{"s": 1.5}')
@@ -105,7 +107,7 @@ def as_parameters(name: str, known: Sequence[str], params: Params | None) -> dic
         raise InputError(
             f"the parameter{'s' if missing[1:] else ''} {', '.join(missing)} of {name} "
             f"{'have no values' if missing[1:] else 'has no value'}", code="NT604",
-            hint=f"kernel(x, params={{{wanted}}})",
+            hint=call.replace("…", f"{{{wanted}}}"),
         )  # fmt: skip
     return {k: _number(k, given[k]) for k in known}
 

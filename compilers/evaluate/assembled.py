@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,10 +34,10 @@ class Placed:
         else:
             self._block(key, value, rows, cols)
 
-    def whole(self, key: str, like: Tensor, axes: torch.Size = torch.Size()) -> Tensor:
+    def whole(self, key: str, like: Tensor, axes: tuple[int, ...] = ()) -> Tensor:
         """The array of all pairs, which is filled by blocks."""
         if key not in self.out:
-            self.out[key] = like.new_empty((*self.shape, *axes))
+            self.out[key] = large(like.new_empty((*self.shape, *axes)))
         return self.out[key]
 
     def _block(self, key: str, value: Tensor, rows: slice, cols: slice) -> None:
@@ -105,6 +109,9 @@ class Joined:
         return {key: _joined(grid) for key, grid in self.grid.items()}
 
 
+Whole = Placed | Joined
+
+
 def _joined(grid: dict[tuple[int, int], Tensor]) -> Tensor:
     if len(grid) == 1:
         return next(iter(grid.values()))
@@ -155,3 +162,31 @@ def _mirror(matrix: Tensor) -> Tensor:
         square = matrix[start:stop, start:stop]
         square.copy_(_upper(square))
     return matrix
+
+
+# ---------------------------------------------------------------- memory
+
+LARGE = 1 << 21  # bytes of a large page
+ADVICE = 14  # MADV_HUGEPAGE
+
+
+def large(x: Tensor) -> Tensor:
+    """The tensor, whose memory has not been touched yet."""
+    size = x.numel() * x.itemsize
+    advise = _advise() if x.device.type == "cpu" and size >= 2 * LARGE else None
+    if advise is not None:
+        start = -(-x.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        advise(start, (x.data_ptr() + size - start) // mmap.PAGESIZE * mmap.PAGESIZE, ADVICE)  # no matter if it fails
+    return x
+
+
+@lru_cache(maxsize=1)
+def _advise() -> Any:
+    if sys.platform != "linux":
+        return None
+    try:
+        found = ctypes.CDLL(None).madvise
+    except (OSError, AttributeError):
+        return None
+    found.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return found

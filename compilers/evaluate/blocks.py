@@ -16,16 +16,15 @@ from torch.utils.checkpoint import checkpoint
 from netsor.compilers.budget.plan import Plan
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.outputs import SLOPES
-from netsor.compilers.evaluate.assembled import Band, Joined, Placed, symmetrised
+from netsor.compilers.evaluate.assembled import Band, Joined, Placed, Whole, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
+from netsor.compilers.evaluate.repair import repaired
 from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, flat
 from netsor.compilers.expectation import record
 from netsor.compilers.expectation.blocks.scratch import current, scratch
 
 Each = Callable[[Inputs], Any]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
-Whole = Placed | Joined
-MOSTLY = 8  # with more than one pair in so many near |ρ| = 1, blocks are computed again
 
 
 def whole(
@@ -141,7 +140,7 @@ class Blocks:
         own = self._own(rows, cols)
         shown.ready()
         if self._direct(a, b, rows, cols, whole, shown):
-            self._repair(whole)
+            self._repaired(whole)
             return
         if self.fused is not None and not hasattr(self.fused, "band"):
             a, b = self.fused.extended(a, b)
@@ -150,7 +149,7 @@ class Blocks:
             for key, value in self._block(a.rows(i), b.cols(j), *block).items():
                 whole.put(key, symmetrised(value) if own and i == j else value, block)
             shown.done(_pairs(i, j, own))
-        self._repair(whole)
+        self._repaired(whole)
 
     def _direct(self, a: Any, b: Any, rows: slice, cols: slice, whole: Whole, shown: Progress) -> bool:
         """Has the band been written at once?"""
@@ -189,6 +188,12 @@ class Blocks:
         shared.release()
         return out
 
+    def _repaired(self, whole: Whole) -> None:
+        if self.near:
+            numbers = torch.cat(self.near)
+            self.near.clear()
+            repaired(self, whole, numbers)
+
     def _mark(self, mask: Tensor, rows: slice, cols: slice) -> None:
         found = mask.expand(rows.stop - rows.start, cols.stop - cols.start).nonzero()
         found = found + torch.tensor([rows.start, cols.start], device=found.device)
@@ -196,60 +201,6 @@ class Blocks:
             found = found[found[:, 0] <= found[:, 1]]
         if len(found):
             self.near.append(found)
-
-    def _repair(self, whole: Whole) -> None:
-        """The entries of a band that were too near for float32, from the inputs in float64."""
-        if not self.near:
-            return
-        shared = current()
-        if shared is not None:
-            shared.buffers.forget()
-        numbers = torch.cat(self.near)
-        self.near.clear()
-        (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
-        a, b = (self._wide(data, k) for data, k in ((self.one, one), (self.two, two)))
-        left = self._repaired(whole, a, b, numbers, torch.stack((rows, cols), 1))
-        numbers, rows, cols = numbers[left], rows[left], cols[left]
-        if len(numbers) * MOSTLY > len(one) * len(two):
-            self._repair_blocks(whole, a, b, numbers, torch.stack((rows, cols), 1))
-            return
-        for some in torch.arange(len(numbers), device=numbers.device).split(self.plan.few):
-            i, j = rows[some], cols[some]
-            with scratch():
-                found = flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get))
-            for key, value in found.items():
-                whole.put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
-
-    def _repaired(self, whole: Whole, a: Any, b: Any, numbers: Tensor, places: Tensor) -> Tensor:
-        """Which entries are left when those that a compiled function in float64 can tell apart are done."""
-        found = None
-        if self.one.dtype == torch.float32 and hasattr(self.fused, "entries"):
-            twice = (numbers[:, 0] == numbers[:, 1]) if self.symmetric else torch.zeros(len(numbers), dtype=torch.bool)
-            found = self.fused.entries(a, b, places[:, 0], places[:, 1], twice)
-        if found is None:
-            return torch.arange(len(numbers), device=numbers.device)
-        values, near = found
-        for key, value in values.items():
-            whole.put(key, value[~near], (numbers[~near, 0], numbers[~near, 1]))
-        return near.nonzero().flatten()
-
-    def _repair_blocks(self, whole: Whole, a: Any, b: Any, numbers: Tensor, places: Tensor) -> None:
-        """By blocks, in which the inputs share more than in pairs of their own; of which the near pairs are taken."""
-        with scratch():
-            for rows, cols in self.plan.blocks(a.data.samples, b.data.samples, False):
-                start = torch.tensor([rows.start, cols.start], device=places.device)
-                end = torch.tensor([rows.stop, cols.stop], device=places.device)
-                inside = ((places >= start) & (places < end)).all(1)
-                if not bool(inside.any()):
-                    continue
-                i, j = (places[inside] - start).unbind(1)
-                for key, value in flat(self.pairs(a.rows(rows), b.cols(cols), self.get)).items():
-                    whole.put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
-
-    def _wide(self, data: Inputs, numbers: Tensor) -> Any:
-        some = data.slice(numbers).to(torch.float64)
-        with scratch():
-            return self.quantities(some, slice(0, some.samples))
 
 
 class Again(Blocks):

@@ -9,15 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.budget.progress import NOTHING, Progress
 from netsor.compilers.evaluate.results import KernelResult, fields
-from netsor.compilers.predict.samples import batches
+from netsor.compilers.predict.samples import batches, count
 
 BLOCK = 32  # inputs of one call: the kernel's own diagonal is exact in it, and few pairs are computed in vain
 
 
 def diagonals(kernel: Callable[[Any], KernelResult], x: Any, single: Collection[str]) -> KernelResult:
     """The diagonals of the kernel's calls on batches of a few inputs; `single` are the results without pairs."""
-    parts = [kernel(part) for part in batches(x, BLOCK)]
+    parts: list[KernelResult] = []
+    with Progress("diagonal", count(x), "samples", kept=NOTHING) as shown:
+        for part in batches(x, BLOCK):
+            parts.append(kernel(part))
+            shown.done(count(part))
 
     def joined(key: str, values: list[Tensor]) -> Tensor:
         return torch.cat(values if key in single else [_diagonal(v) for v in values])

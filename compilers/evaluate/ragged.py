@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import Limits
-from netsor.compilers.budget.progress import Progress
+from netsor.compilers.budget.progress import NOTHING, Progress
 from netsor.compilers.evaluate.arrays import as_tensor
 from netsor.compilers.evaluate.assembled import mirrored
 from netsor.compilers.evaluate.results import KernelResult, fields, shown
@@ -66,7 +66,7 @@ def call(kernel: Call, x1: Any, x2: Any, name: str = "", limits: Limits | None =
     pairs = shape[0] * (shape[0] + 1) // 2 if x2 is None else shape[0] * shape[1]
     out: dict[str, Tensor] = {}
     methods: list[KernelResult] = []
-    with Progress(name, pairs, "pairs", limits.progress) as progress:
+    with Progress(name, pairs, "pairs", limits.progress, kept=NOTHING) as progress:
         for i, (rows, a) in enumerate(left):
             for j, (cols, b) in enumerate(right):
                 if x2 is None and j < i:

@@ -68,10 +68,10 @@ def kernel_figure(name: str, kernel: torch.Tensor) -> Figure:
 
 def _canvas(size: tuple[float, float] = (6.4, 4.8)) -> Figure:
     try:
-        from matplotlib.figure import Figure
+        from netsor.compilers.experiment.canvas import Canvas
     except ImportError as error:
         raise ImportError("figures need matplotlib, which is not installed: pip install '.[plot]'") from error
-    return Figure(figsize=size, layout="constrained")
+    return Canvas(figsize=size, layout="constrained")
 
 
 def save(results: Sequence[Simulation], path: str | Path, keys: Sequence[str] | None = None) -> None:

@@ -8,11 +8,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from netsor import ir
 from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.evaluate.arguments import Array, Arrays
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.experiment.result import Simulation
@@ -62,21 +62,26 @@ def simulate(
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     _fits(program, groups, max(widths), dtype, memory)
     returned = _returned(p, scalars)
+    inputs = [value.data for group in groups for value in group.values.values()]
+    kept = Store(store, str(program) if store else "", inputs, f"{methods} {vectors} {dtype}")
     if limit is None:
-        limit = _compiled(p, x, vectors) if p.outputs else true_limit(p, x, progress=progress)
+        with Progress(kept=kept.text):
+            limit = _compiled(p, x, vectors) if p.outputs else true_limit(p, x, progress=progress)
     errors = _errors(limit, returned)
     limits = _limits(p, limit, returned, errors)
     result = Simulation(p.name, list(widths), numbers, limits, errors=errors)
     run = _Runner(program, groups, methods, vectors, returned, dtype, device)
-    inputs = [value.data for group in groups for value in group.values.values()]
-    kept = Store(store, str(program) if store else "", inputs, f"{methods} {vectors} {dtype}")
     pairs = [(w, s) for w in widths for s in numbers]
-    for width, seed in tqdm(pairs, desc=f"simulate {p.name}", disable=None if progress is None else not progress):
-        found = kept.get(width, seed)
-        if found is None:
-            found = run(width, seed)
-            kept.add(width, seed, found)
-        result.add(width, found)
+    weights = {w: max(1, sum(random_arrays.memory(program, g.binding(program, w), 1) for g in groups)) for w in widths}
+    total = sum(weights[w] for w, s in pairs if kept.get(w, s) is None)
+    with Progress(f"simulate {p.name}", total, "weights", progress, kept=kept.text) as shown:
+        for width, seed in pairs:
+            found = kept.get(width, seed)
+            if found is None:
+                found = run(width, seed)
+                kept.add(width, seed, found)
+                shown.done(weights[width])
+            result.add(width, found)
     return result
 
 

@@ -65,7 +65,8 @@ class LimitResult(Tabled):
         """The answers so far, averaged over samples and axes; `print` asks for all of them."""
         known = [(name, q) for name, q in self._table if q in self._known]
         rows = tuple((name, _text(self._known[q]), self._used.get(q, "")) for name, q in known)
-        return Table(f"{self._kind} of {self.program.name}", ("quantity", "limit", "method"), rows)
+        told = "" if rows else ": nothing has been asked yet, print(…) asks for all"
+        return Table(f"{self._kind} of {self.program.name}{told}", ("quantity", "limit", "method"), rows)
 
     def _answers(self, method: str) -> LineAnswers | SampledAnswers | None:
         """None when the program has lines that the method does not know."""
@@ -80,7 +81,7 @@ class LimitResult(Tabled):
         if method == "sampled":
             return SampledAnswers(self.program, self.groups, self.coupled, **self.options)
         algebra = Gaussians() if method == "exact" else Functions()
-        return LineAnswers(self.program, self.groups, self.coupled, algebra)
+        return LineAnswers(self.program, self.groups, self.coupled, algebra, self.options.get("progress"))
 
     @property
     def method(self) -> str:

@@ -18,11 +18,14 @@ from netsor.compilers.native.tables import Terms, padded, tables
 
 OFTEN = 16  # with more than one pair in so many beyond the series, torch takes the band
 SELDOM = 200  # the same in float64, where such pairs take a table or a quadrature each
+
 PROBED = 64  # inputs of a side of the blocks that show how many terms are enough
 DEGREES = hermite.DEGREES[:2]  # coefficients of more take longer than what they spare
 LISTED = 8  # one pair in so many can be near before a part is done again in halves
 AT_LEAST = 1 << 20  # near pairs that a list holds
 AT_ONCE = 1 << 25  # pairs between two reports of progress
+
+Table = tuple[Tensor, Tensor, Terms]  # coefficients of both sides
 
 
 class Native:
@@ -67,8 +70,7 @@ class Native:
         data = tuple(_rowwise(each.data[names[copy]]) for names in library.pairs.grams)
         return _Side(kept, Batch(data, padded(columns) if columns else None))
 
-    def _with_terms(self, library: Library, one: _Side, two: _Side, degrees: Sequence[int]) -> _Sides:
-        found = [tables(s, one.kept, two.kept, d) for s, d in zip(library.pairs.series, degrees, strict=True)]
+    def _with_terms(self, found: Sequence[Table], one: _Side, two: _Side) -> _Sides:
         left, right = (
             side.batch._replace(coefficients=tuple(f[k] for f in found)) for k, side in enumerate((one, two))
         )
@@ -78,14 +80,17 @@ class Native:
         """Both batches, with coefficients of as many terms as most pairs need; None when these are too many."""
         one, two = self._batches(library, a, b)
         degrees = [DEGREES[0]] * len(library.pairs.series)
+        found = [tables(s, one.kept, two.kept, DEGREES[0]) for s in library.pairs.series]
         while True:
-            made = self._with_terms(library, one, two, degrees)
-            beyond = self._beyond(library, made, a is b)
-            if not any(beyond):
+            made = self._with_terms(found, one, two)
+            many = [k for k, x in enumerate(self._beyond(library, made, a is b)) if x]
+            if not many:
                 return made
-            if any(many and degree == DEGREES[-1] for many, degree in zip(beyond, degrees, strict=True)):
+            if any(degrees[k] == DEGREES[-1] for k in many):
                 return None
-            degrees = [DEGREES[DEGREES.index(d) + many] for many, d in zip(beyond, degrees, strict=True)]
+            for k in many:
+                degrees[k] = DEGREES[DEGREES.index(degrees[k]) + 1]
+                found[k] = tables(library.pairs.series[k], one.kept, two.kept, degrees[k])
 
     def _beyond(self, library: Library, sides: _Sides, own: bool) -> list[bool]:
         """Are the terms of a series too few for many pairs of some blocks?"""
@@ -95,7 +100,7 @@ class Native:
         first = sides.one.part(slice(0, rows))
         for start in starts:
             second = sides.two.part(slice(start, start + PROBED))
-            out = [torch.empty(rows, len(second.data[0]), dtype=library.dtype) for _ in library.pairs.results]
+            out = [first.data[0].new_empty(rows, len(second.data[0])) for _ in library.pairs.results]
             same, bound = own and start == 0, 1 - NEAR[library.dtype]
             run = library.band(first, second, sides.terms, out, None, range(rows), same, False, bound, 0, 1)
             found = [x + y for x, y in zip(found, run.beyond, strict=True)]
@@ -122,7 +127,7 @@ class Native:
             report("closed form", 0.0)
         for terms in sides.terms:
             report("hermite", terms.error)
-        found = torch.cat(places) if places else torch.empty(0, dtype=torch.int64)
+        found = torch.cat(places)
         return Near(found // band.shape[1], found % band.shape[1])
 
     def _part(
@@ -131,7 +136,7 @@ class Native:
     ) -> bool:  # fmt: skip
         """Some rows; False when torch has to take the band."""
         pairs = len(rows) * band.shape[1]
-        capacity = min(pairs, max(pairs // LISTED, AT_LEAST))
+        capacity = min(pairs, max(pairs // LISTED, AT_LEAST, band.shape[1]))
         found = library.band(
             sides.one, sides.two, sides.terms, out, mirror, rows, band.own, band.own, 1 - NEAR[library.dtype],
             capacity, self.threads,

@@ -11,10 +11,9 @@ from typing import assert_never
 import torch
 
 from netsor.compilers.expectation.series.hermite import DEGREES
-from netsor.compilers.native import products
 from netsor.compilers.native.body import Argument, Body, Instruction, Ref, Side
 from netsor.compilers.native.columns import Column
-from netsor.compilers.native.fragments import COLS, HEAD, MEHLER, ROWS, STRIP, horner
+from netsor.compilers.native.fragments import COLS, HEAD, MEHLER, ROWS, SIZES, STRIP, horner, products
 from netsor.compilers.native.pairs import Pairs
 from netsor.compilers.native.walk import PAIRS, TYPES_OF_BANDS, WALK
 
@@ -28,8 +27,8 @@ class Text:
         self.pairs, self.dtype = pairs, dtype
         self.columns: dict[Column, int] = {}
         tiles = [_Tile(name, body, self.columns).text() for name, body in (("two", pairs.two), ("own", pairs.own))]
-        shared = [TYPES_OF_BANDS, products.text(), horner(), MEHLER]
-        self.source = "\n".join([self._head(), products.SIZES, *shared, *tiles, WALK, PAIRS])
+        shared = [TYPES_OF_BANDS, products(), horner(), MEHLER]
+        self.source = "\n".join([self._head(), SIZES, *shared, *tiles, WALK, PAIRS])
 
     def _head(self) -> str:
         suffix = "f" if self.dtype == torch.float32 else ""

@@ -118,7 +118,7 @@ long band(Block *b, long i0, long i1)
 """
 
 PAIRS = """\
-/* pairs (i[n], j[n]) of count, those of one i side by side: results at `out[k][n]`, and how near to |r| = 1 in `size` */
+/* pairs (i[n], j[n]) of count, those of one i side by side: results at `out[k][n]`, their largest |r| in `size` */
 long pairs(const Block *b, const long *i, const long *j, const unsigned char *twice, long count, double *size)
 {
   long columns = COLUMNS ? COLUMNS : 1;

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.evaluate.arguments import Array, Arrays, Params
 from netsor.compilers.predict.answers import Answers, Found, Rate
 from netsor.compilers.predict.conjugate import Conjugate
@@ -18,7 +19,7 @@ from netsor.compilers.predict.exact import Exact
 from netsor.compilers.predict.flow import Loss
 from netsor.compilers.predict.flow import solve as integrated
 from netsor.compilers.predict.nystrom import Nystrom
-from netsor.compilers.predict.samples import Targets, batches, matrix, part
+from netsor.compilers.predict.samples import Targets, batches, count, matrix, part
 from netsor.compilers.predict.training import Training, Which
 from netsor.compilers.store import StoredGram
 from netsor.errors import InputError
@@ -192,7 +193,11 @@ class Predictor:
     ) -> Prediction:
         """Mean and spread by batches of test inputs; the prior is K_**, or its diagonal."""
         parts = [x] if covariance else batches(x, self._batch)
-        found = [answer(some, self._prior(some, which, covariance, variance)) for some in parts]
+        found: list[Found] = []
+        with Progress(f"predictions of {self.training.name}", count(x), "samples") as shown:
+            for some in parts:
+                found.append(answer(some, self._prior(some, which, covariance, variance)))
+                shown.done(count(some))
         mean = self.targets.shaped(torch.cat([m for m, _ in found]))
         if not (covariance or variance):
             return Prediction(mean, None)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from netsor import ir
 from netsor.build.program import Program
-from netsor.compilers.budget.progress import Progress, outside, spoken
+from netsor.compilers.budget.progress import STORES, Progress, outside, spoken
 from netsor.compilers.evaluate.assembled import symmetrised
 from netsor.compilers.evaluate.results import TERM, KernelResult, fields, shown
 from netsor.compilers.finite import kernels as finite
@@ -46,7 +46,7 @@ def sampled(
             lambda normals: sampling.request.evaluate(sampling.paths.draw(normals)), relative,
             lambda: sampling.request.stored, tol=tol, samples=samples, seed=seed, device=device, memory=memory,
             announce=None if why is None else lambda plan: warn(p.name, get, why, plan),
-            shown=Progress(p.name, unit="draws", show=progress),
+            shown=Progress(p.name, unit="draws", show=progress, kept=STORES),
         )  # fmt: skip
     return collected(found, dtype or floating(x1, x2), x2 is None)
 

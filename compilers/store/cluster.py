@@ -40,7 +40,7 @@ KEPT = "blocks that are complete are kept; the same call goes on with the others
 def connected(file: str) -> Generator[Any]:
     """A client of the scheduler that wrote the file; the logs of a connection that ends are left to our message."""
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise InputError(
             "--engine dask needs distributed, which is not installed", code="NT640", hint='pip install "netsor[dist]"'
@@ -50,8 +50,9 @@ def connected(file: str) -> Generator[Any]:
             f"there is no file {file}", code="NT641", hint=f"dask scheduler --scheduler-file {file} writes it"
         )
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    make: Any = distributed.Client
     try:
-        client: Any = Client(scheduler_file=file, timeout=10)
+        client = make(scheduler_file=file, timeout=10)
     except Exception as problem:  # of the network, or of the file
         raise InputError(
             f"the scheduler of {file} does not answer: {type(problem).__name__}", code="NT641",

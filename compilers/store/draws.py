@@ -73,20 +73,19 @@ class Draws:
             made.append(_Stored(*args, draws=self, sampling=sampling, store=store))
             return made[0]
 
-        try:
-            with torch.no_grad():
-                found = estimate(
-                    lambda normals: _drawn(sampling, normals), lambda *_: 0.0, lambda: sampling.request.stored,
-                    device=self.one.device, memory=self.memory, announce=self._announce(store), scrambles=scrambles,
-                    shown=Progress(self.program.name, unit="draws", show=self.progress), **self.options,
-                )  # fmt: skip
-                made[0].complete(found.count, range(found.scrambles), todo)
-        except KeyboardInterrupt:
-            kept = sum(1 for _ in self.folder.glob("*/*"))
-            raise KeyboardInterrupt(
-                f"the draws of {kept:,} scrambles are kept in {store.path}; the same call goes on with the others"
-            ) from None
+        with torch.no_grad(), Progress(kept=self._kept):
+            found = estimate(
+                lambda normals: _drawn(sampling, normals), lambda *_: 0.0, lambda: sampling.request.stored,
+                device=self.one.device, memory=self.memory, announce=self._announce(store), scrambles=scrambles,
+                shown=Progress(self.program.name, unit="draws", show=self.progress), **self.options,
+            )  # fmt: skip
+            made[0].complete(found.count, range(found.scrambles), todo)
         self.count, self.runs, self.relative = found.count, found.scrambles, found.relative
+
+    def _kept(self) -> str:
+        kept = sum(1 for _ in self.folder.glob("*/*"))
+        what = f"the draws of {kept:,} scramble{'s' * (kept != 1)}"
+        return f"{what} are kept in {self.folder}; the same call goes on with the others"
 
     def _announce(self, store: Store) -> Callable[[Forecast], None] | None:
         if self.why is None or (self.folder / ROUNDS).exists():

@@ -64,16 +64,15 @@ def _prepared(task: Task, sides: Sides, path: Path, limits: Limits, hands: Hands
 def _fill(task: Task, store: Store, todo: list[Block], limits: Limits, hands: Hands) -> None:
     pairs = sum(map(store.layout.pairs, todo))
     total = sum(1 for _ in store.layout.blocks())
-    kept = total - len(todo)
-    try:
-        with Progress(task.kernel.program.name, pairs, "pairs", limits.progress) as shown:
-            for block in _done(task, store, todo, hands, shown.ready):
-                kept += 1
-                shown.done(store.layout.pairs(block))
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"{kept:,} of {total:,} blocks are in {store.path}; the same call goes on with the others"
-        ) from None
+    done = total - len(todo)
+
+    def kept() -> str:
+        return f"{done:,} of {total:,} blocks are in {store.path}; the same call goes on with the others"
+
+    with Progress(task.kernel.program.name, pairs, "pairs", limits.progress, kept=kept) as shown:
+        for block in _done(task, store, todo, hands, shown.ready):
+            done += 1
+            shown.done(store.layout.pairs(block))
 
 
 def _done(

@@ -22,7 +22,7 @@ def identity(kernel: Any, names: tuple[str, ...], one: Inputs, two: Inputs | Non
     found: Identity = versions() | {"get": list(names)}
     found |= {"dtype": str(one.dtype).removeprefix("torch."), "device": one.device.type}
     found |= {key: kernel.options[key] for key in sorted(kernel.options)}
-    found |= {"assume_gia": kernel.assumed, "fuse": kernel.fuse, "convention": kernel.convention}
+    found |= {"assume_gia": kernel.assumed, "convention": kernel.convention}
     found |= {"backend": kernel.backends.asked}
     found |= {"samples of x1": one.samples, "samples of x2": None if two is None else two.samples, "tile": tile}
     if one.parameters:

@@ -115,9 +115,6 @@ def refuse(kernel: Any, names: tuple[str, ...], ragged: bool, tracked: bool) -> 
         f"the content of numeric functions ({', '.join(numeric)}) cannot be compared when the store is continued": (
             numeric, "give them as expressions with ns.function",
         ),
-        "fuse=True compiles a block or not according to the calls before it, and a block of a store is one number": (
-            kernel.fuse, "ns.compile(p) without fuse",
-        ),
     }  # fmt: skip
     for message, (wrong, hint) in found.items():
         if wrong:
