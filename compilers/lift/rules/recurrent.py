@@ -172,7 +172,7 @@ def _scanned(L: Lifter, cell: Cell, x: Any, place: int, starts: Sequence[Value],
         if s.power != 0:
             raise L.refuse("NT811", f"an initial state of the order n^{s.power}", "an initial state of order 1")
     dims = inputs[0].dims
-    shapes = [(*dims[:-1], cell.declare(dims[-1])), dims]  # of a state and of an LSTM's cell
+    shapes = [(*dims[:-1], cell.declare(dims[-1])), dims][: len(starts)]  # of a state, and of an LSTM's cell
 
     def step(*previous: Expr) -> tuple[Expr, ...]:
         found = cell(inputs, [Value(d, e) for d, e in zip(shapes, previous, strict=True)])
