@@ -331,7 +331,7 @@ def architectures() -> set[str]:
 
 
 def _operations(module: Module) -> set[str]:
-    """ATen's names of the operations that a module registers rules for: data, some of them called like architectures."""
+    """The operations of ATen that a module registers rules for: data, some of them called like architectures."""
     return {
         name.value
         for node in ast.walk(module.tree)

@@ -53,7 +53,7 @@ class Lifted:
         """`ns.check`, `ns.compile` and the others take this object as its program."""
         return self.program
 
-    def arrange(self, *inputs: torch.Tensor) -> Any:
+    def arrange(self, *inputs: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor]:
         """The program's arrays from the module's inputs: one array, or a dict by name."""
         arrays = {name: arranged(self.exported, spec, inputs) for name, spec in self.inputs.items()}
         return next(iter(arrays.values())) if len(arrays) == 1 else arrays
