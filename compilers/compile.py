@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.evaluate import transforms
-from netsor.compilers.evaluate.arguments import Array, Get, wanted_names
+from netsor.compilers.evaluate.arguments import Array, Get, as_draws, wanted_names
 from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
@@ -28,6 +28,7 @@ def compile(
     p: Program | Holder, device: str | torch.device | None = None, dtype: torch.dtype | str | None = None,
     assume_gia: bool = False, fuse: bool = False, tol: float | None = None, samples: int | None = None, seed: int = 0,
     output: str | None = None, convention: Convention = "omega", backend: Backend = "auto",
+    threads: int | None = None,
 ) -> Kernel:  # fmt: skip
     """The infinite-width kernels of a program; see Kernel. `output` chooses one of several named outputs.
 
@@ -40,35 +41,33 @@ def compile(
     "unit", ω with variance 1 and its scale in the multiplier as in neural-tangents (`ns.unit_variance`): the NTK's
     term of an array of variance σ² is σ² times the other's.
 
-    `fuse=True` compiles the blocks of a kernel matrix by torch.compile, once a shape of blocks has come a few times;
-    where that is not possible, a FusionWarning says why and nothing else changes.
-
     `backend="native"` evaluates the blocks by a C function, which the machine's C compiler makes once for a kernel and
     a cache on disk keeps; "auto" does so where the kernel has one and the calls take so long that it pays, or the
-    function is there already; "torch" never (`kernel.backend`).
+    function is there already; "torch" never (`kernel.backend`). On CUDA "native" compiles kernels for the device.
+    `threads` share the rows (`torch.get_num_threads()` by default). `fuse=True` warns: it is "native" where that covers
+    the kernel.
 
     >>> kernel = ns.compile(ns.programs.mlp())
     >>> kernel([[1.0, 1.0]]).ntk  # ¾‖x‖²/d + 7/4 (Tensor Programs II, E.1)
     tensor([[2.5000]], dtype=torch.float64)
     """
-    p = as_program("ns.compile", p, parameters=True)
+    program = as_program("ns.compile", p, parameters=True)
     if output is not None:
-        p = with_output(p, output)
+        program = with_output(program, output)
     if not assume_gia:
-        refuse_unless_valid(p)
-    p = in_convention(p, convention)
-    options = {"tol": tol, "samples": samples, "seed": seed}
-    return Kernel(p, device, dtype, assume_gia, options, fuse, convention, backend)
+        refuse_unless_valid(program)
+    program, draws = in_convention(program, convention), as_draws(tol, samples, seed)
+    return Kernel(program, device, dtype, assume_gia, draws, fuse, convention, backend, threads)
 
 
-def in_convention(p: Any, convention: str) -> Any:
+def in_convention(p: Program, convention: str) -> Program:
     """The program in a convention of trained arrays."""
     if convention not in get_args(Convention):
         raise InputError(f"convention is 'omega' or 'unit', got {convention!r}", code="NT605")
     return unit_variance(p) if convention == "unit" else p
 
 
-def with_output(p: Any, name: str) -> Any:
+def with_output(p: Program, name: str) -> Program:
     """The program with the outputs of one name; its backward pass is made anew."""
     names = list(dict.fromkeys(o.name for o in p.outputs))
     if name not in names:
@@ -79,10 +78,10 @@ def with_output(p: Any, name: str) -> Any:
 
     forward = forward_part(p) if p.gradients else p
     outputs = [o for o in forward.outputs if o.name == name]
-    return type(p).from_parts(p.name, forward.widths, forward.lines, outputs, (), forward.returned, forward.functions)
+    return Program.from_parts(p.name, forward.widths, forward.lines, outputs, (), forward.returned, forward.functions)
 
 
-def refuse_unless_valid(p: Any) -> None:
+def refuse_unless_valid(p: Program) -> None:
     """CheckError with the checker's first finding when gia_valid is not True."""
     from netsor.checker.checks import check
 

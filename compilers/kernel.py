@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from netsor import facts
+from netsor.build.program import Program
 from netsor.compilers import store as stores
 from netsor.compilers.budget import cost as costs
-from netsor.compilers.budget.plan import ALL, Call, Limits, Plan, evened, parse_memory
-from netsor.compilers.budget.progress import Progress
+from netsor.compilers.budget.plan import Call, Limits, parse_memory
+from netsor.compilers.budget.planner import Planner
+from netsor.compilers.budget.progress import STORES, Progress
+from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
@@ -26,12 +28,13 @@ from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
+from netsor.compilers.lowering.module import signature
 from netsor.compilers.native.choice import Backends
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
 from netsor.passes.bind import bind
 
-DEFAULT = ("nngp", "ntk")
+DEFAULT = tuple(OUTPUTS)
 SAMPLES = 2e9  # bytes of the draws of a sampled kernel when no budget is given
 
 
@@ -48,27 +51,26 @@ class Kernel:
     """
 
     def __init__(
-        self, program: Any, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
-        convention: str = "omega", backend: str = "auto",
+        self, program: Program, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
+        convention: str = "omega", backend: str = "auto", threads: int | None = None,
     ) -> None:  # fmt: skip
         self.program, self.convention = program, convention  # the program in its convention
         self.device, self.dtype = as_device(device), as_dtype(dtype)
         self.assumed, self.options = assumed, options
-        self._fuse = fuse
-        self.backends = Backends(backend, fuse, str(self.device or "cpu"))
-        self.fuse = self.backends.fuse
+        self.backends = Backends(backend, fuse, str(self.device or "cpu"), threads)
+        self.fuse = fuse
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
         self._split: dict[tuple[str, ...], fallback.Parts] = {}
-        self._sides: dict[Any, tuple[Plan, int]] = {}
+        self._planner = Planner(self._recursion)
 
     def __repr__(self) -> str:
         unit = ", unit convention" if self.convention == "unit" else ""
         return f"<Kernel of {self.program.name}{unit}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (self.assumed, self.options, self._fuse, self.convention, self.backends.asked)
+        options = (self.assumed, self.options, self.fuse, self.convention, self.backends.asked, self.backends.threads)
         return Kernel, (self.program, self.device, self.dtype, *options)
 
     @property
@@ -100,7 +102,8 @@ class Kernel:
     def gram(
         self, x1: Arrays, x2: Arrays | None = None, memory: str | int = "2GB", get: Get = DEFAULT,
         tile: int | None = None, progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
-        params: Params | None = None,
+        params: Params | None = None, engine: Literal["local", "dask"] = "local", client: Any = None,
+        force: bool = False,
     ) -> KernelResult:  # fmt: skip
         """The same kernels by blocks within a memory budget (inputs, results and gradients counted).
 
@@ -108,32 +111,41 @@ class Kernel:
         None draws one on a terminal when the call takes over two seconds.
 
         With `store`, the blocks are written to a folder in zarr's format as they are computed, by `processes` at once,
-        and the result (`StoredGram`) reads them there. The same call goes on where another was interrupted.
+        or by the workers of a `dask.distributed.Client` with `engine="dask"`; the result (`StoredGram`) reads them
+        there. The same call goes on where another was interrupted. `force` begins anew: a store that is at the path is
+        removed once nothing speaks against the call.
         """
-        limits = Limits(parse_memory(memory), tile, progress)
+        limits, hands = Limits(parse_memory(memory), tile, progress), stores.Hands.of(processes, engine, client)
         if store is not None:
-            return self._stored(store, x1, x2, wanted_names(get), limits, processes, params)
-        if processes != 1:
-            raise InputError(f"processes={processes!r} write to a store", code="NT640", hint="store='k.zarr'")
+            return self._stored(store, x1, x2, wanted_names(get), limits, hands, params, force)
+        if hands != stores.Hands() or force:
+            raise InputError("processes=, engine= and force= write to a store", code="NT640", hint="store='k.zarr'")
         return self._called(x1, x2, get, limits, params)
 
     def _stored(
-        self, path: str | Path, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits, processes: int,
-        params: Params | None,
+        self, path: str | Path, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits,
+        hands: stores.Hands, params: Params | None, force: bool,
     ) -> stores.StoredGram:  # fmt: skip
-        parts = self._parts(get)
-        if parts.rest:
-            raise stores.refuse_sampled(self.program.name, parts.why)
+        parts, given = self._parts(get), self._given(params)
         inside = calls.is_inside(x1, x2, params)
         stores.refuse(self, get, not inside and (ragged.is_ragged(x1) or ragged.is_ragged(x2)), inside)
-        one, two = self._inputs(self._module(get), x1, x2, self._given(params))
+        wanted = signature(self._program_for(get)) if parts.rest else self._module(get).INPUTS
+        one, two = self._inputs(wanted, x1, x2, given)
         stores.refuse(self, get, False, gram.tracked(one, two))
         if two is not None and gram.same(one, two):
             two = None
         kernel = copy.copy(self)
-        kernel.backends = self.backends.settled(get, self._recursion)  # whatever a block alone takes
-        task = stores.Task(kernel, kernel._run, get, one, two)
-        return stores.gram(task, self._recursion(get), path, limits, processes)
+        if parts.exact:
+            kernel.backends = self.backends.settled(parts.exact, self._recursion)  # whatever a block alone takes
+        if not parts.rest:
+            task = stores.Task(kernel, kernel._run, get, one, two)
+            sides = partial(stores.chosen_tile, task, self._recursion(get))
+            return stores.gram(task, sides, path, limits, hands, force)
+        stores.refuse_hands(self.program.name, hands, parts.why)
+        program, memory = self._program_for(parts.rest, given), limits.memory or SAMPLES
+        draws = stores.Draws(program, parts.rest, one, two, self.options, memory, parts.why, limits.progress)
+        some = stores.SampledTask(kernel, kernel._run, get, one, two, draws)
+        return stores.gram(some, some.tile, path, limits, hands, force)
 
     def diag(self, x: Arrays, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
         """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
@@ -156,7 +168,7 @@ class Kernel:
         if ragged.is_ragged(x1) or ragged.is_ragged(x2):
             return ragged.call(lambda a, b, some: self._run(a, b, get, some, params), x1, x2, self.program.name, limits)
         module = self._module(get)
-        one, two = self._inputs(module, x1, x2, params)
+        one, two = self._inputs(module.INPUTS, x1, x2, params)
         if two is not None and gram.same(one, two):
             two = None
         return self._whole(module, one, two, get, limits)
@@ -183,9 +195,14 @@ class Kernel:
     ) -> KernelResult:
         other = one if two is None else two
         call = Call(one.samples, other.samples, two is None, gram.tracked(one, two))
-        plan = self._plan(get, one, call, limits)
+        plan = self._planner.plan(get, one, call, limits)
         shown = limits.shown or Progress(
-            self.program.name, call.pairs, "pairs", limits.progress, self._expected(get, one, call, plan)
+            self.program.name,
+            call.pairs,
+            "pairs",
+            limits.progress,
+            self._planner.expected(get, one, call, plan),
+            kept=STORES,
         )
 
         def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
@@ -202,43 +219,20 @@ class Kernel:
         return result
 
     def _inputs(
-        self, module: Any, x1: Any, x2: Any, params: Mapping[str, Tensor] | None = None
+        self, wanted: Any, x1: Any, x2: Any, params: Mapping[str, Tensor] | None = None
     ) -> tuple[Inputs, Inputs | None]:
-        one = as_inputs(module.INPUTS, x1, self.dtype, self.device, params)
+        one = as_inputs(wanted, x1, self.dtype, self.device, params)
         if x2 is None:
             return one, None
-        two = as_inputs(module.INPUTS, x2, self.dtype, self.device, params)
+        two = as_inputs(wanted, x2, self.dtype, self.device, params)
         one.same_features(two)
         if one.dtype != two.dtype and self.dtype is None:
             common = torch.promote_types(one.dtype, two.dtype)
             one, two = (
-                as_inputs(module.INPUTS, one.arrays, common, None, params),
-                as_inputs(module.INPUTS, two.arrays, common, None, params),
+                as_inputs(wanted, one.arrays, common, None, params),
+                as_inputs(wanted, two.arrays, common, None, params),
             )
         return one, two
-
-    def _plan(self, get: tuple[str, ...], one: Inputs, call: Call, limits: Limits) -> Plan:
-        if limits.tile is not None:
-            return Plan(limits.tile)
-        if limits.memory is not None:
-            return costs.plan(self._recursion(get), call, one.features(), one.dtype.itemsize, limits.memory)
-        usual = self._usual(get, one)[0]
-        return replace(usual, tile=evened(usual.tile, call.longest))
-
-    def _usual(self, get: tuple[str, ...], one: Inputs) -> tuple[Plan, int]:
-        """Blocks for inputs of these sizes, and the operations of one pair, looked up once for all calls."""
-        key = (get, tuple(one.features().items()), one.dtype.itemsize)
-        if key not in self._sides:
-            sizes, r = one.features(), self._recursion(get)
-            found = costs.plan(r, Call(ALL, ALL, False), sizes, one.dtype.itemsize, None)
-            self._sides[key] = found, sum(costs.operations(r, sizes))
-        return self._sides[key]
-
-    def _expected(self, get: tuple[str, ...], one: Inputs, call: Call, plan: Plan) -> float:
-        """Seconds, of calls of more than a few seconds: to measure the machine's rate takes some milliseconds too."""
-        if call.pairs * self._usual(get, one)[1] < 5 * costs.SECOND:
-            return 0.0
-        return costs.seconds(self._recursion(get), call, one.features(), plan, one.dtype, one.device)
 
     def cost(
         self, n1: int, n2: int | None = None, sizes: Mapping[str, int] | None = None, get: Get = DEFAULT,

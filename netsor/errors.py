@@ -6,12 +6,15 @@ import linecache
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 _HERE = str(Path(__file__).parent)
+
+if TYPE_CHECKING:
+    from netsor.build.hints import Fields
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,14 @@ class NetsorError(Exception):
     NT616 ns.programs.mlp() makes a built-in program
     """
 
-    def __init__(self, diagnostic: Diagnostic | str, others: Sequence[Diagnostic] = (), **fields: Any) -> None:
+    def __init__(
+        self, diagnostic: Diagnostic | str, others: Sequence[Diagnostic] = (), **fields: Unpack[Fields]
+    ) -> None:
         if isinstance(diagnostic, str):
-            fields = {"code": "NT100", "severity": "error"} | fields
-            diagnostic = Diagnostic(message=diagnostic, **fields)
-        self.diagnostic = diagnostic
-        self.diagnostics: tuple[Diagnostic, ...] = tuple(others) or (diagnostic,)
+            diagnostic = replace(Diagnostic("NT100", "error", diagnostic), **fields)
+        found: Diagnostic = diagnostic
+        self.diagnostic: Diagnostic = found
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(others) or (found,)
         self.partial: object = None  # a text's lines that could be read
         super().__init__("\n".join(map(str, self.diagnostics)))
 
@@ -138,8 +143,10 @@ class ParseError(NetsorError, ValueError):
 class TooLargeError(NetsorError, ValueError):
     """An expression that would grow beyond what can be worked with (NT005)."""
 
-    def __init__(self, message: str, **fields: Any) -> None:
-        super().__init__(message, (), **{"code": "NT005", "hint": "give parts of it names"} | fields)
+    def __init__(self, message: str, **fields: Unpack[Fields]) -> None:
+        fields.setdefault("code", "NT005")
+        fields.setdefault("hint", "give parts of it names")
+        super().__init__(message, (), **fields)
 
 
 class CheckError(NetsorError, ValueError):

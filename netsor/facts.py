@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, assert_never, cast
+from typing import Protocol, TypeVar, assert_never, cast
 
 import sympy as sp
 
 from netsor import ir
+from netsor.indexing import axes_of
 
 T = TypeVar("T", int, float)
 
@@ -31,7 +32,7 @@ def inputs_of(line: ir.Line) -> tuple[ir.Var, ...]:
             return tuple(v for v, _ in line.cov)
         case ir.InputMatrix() | ir.InputScalar() | ir.Data():
             return ()
-        case ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce():
+        case ir.Trsp() | ir.IndexLine() | ir.Reduce():
             return (line.of,)
         case _:
             assert_never(line)
@@ -40,12 +41,10 @@ def inputs_of(line: ir.Line) -> tuple[ir.Var, ...]:
 def axes_named(line: ir.Line) -> tuple[ir.Axis, ...]:
     """The axes that a line names itself, beside those of its variables."""
     match line:
-        case ir.Window() | ir.Unwindow():
-            return (line.tap, *line.axes)
-        case ir.At() | ir.Place() | ir.Shift() | ir.Reduce() | ir.Softmax():
+        case ir.IndexLine():
+            return axes_of(line)
+        case ir.Reduce() | ir.Softmax():
             return (line.axis,)
-        case ir.Rename():
-            return tuple(a for pair in line.axes for a in pair)
         case ir.InputVector():
             return tuple(a for a, _ in line.axis_cov)
         case ir.InputMatrix() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment():
@@ -54,7 +53,14 @@ def axes_named(line: ir.Line) -> tuple[ir.Axis, ...]:
             assert_never(line)
 
 
-def merge_dims(variables: Iterable[ir.Var]) -> tuple[ir.Dim, ...]:
+class HasDims(Protocol):
+    """A variable, or a limit variable."""
+
+    @property
+    def dims(self) -> tuple[ir.Dim, ...]: ...
+
+
+def merge_dims(variables: Iterable[HasDims]) -> tuple[ir.Dim, ...]:
     """The union of the variables' axes in order of appearance; a known size wins over an open one."""
     found: dict[ir.Axis, ir.Size | None] = {}
     for v in variables:
@@ -62,11 +68,6 @@ def merge_dims(variables: Iterable[ir.Var]) -> tuple[ir.Dim, ...]:
             if found.get(d.axis) is None:
                 found[d.axis] = d.size
     return tuple(ir.Dim(a, cast(ir.Size, s)) for a, s in found.items())
-
-
-def axis_dim(axis: ir.Axis) -> ir.Dim:
-    """An axis at its full size."""
-    return ir.Dim(axis, ir.SizeOf(axis.name) if axis.size is None else axis.size)
 
 
 # ---------------------------------------------------------------- inputs

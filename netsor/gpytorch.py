@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from gpytorch.constraints import Positive
@@ -14,7 +14,7 @@ from torch import Tensor
 from netsor.compilers.compile import Convention
 from netsor.compilers.predict.samples import batches
 from netsor.errors import InputError
-from netsor.sklearn import as_kernel
+from netsor.sklearn import Network, as_kernel
 
 __all__ = ["NetsorKernel"]
 
@@ -32,8 +32,8 @@ class NetsorKernel(_GPyTorchKernel):
     is_stationary = False
 
     def __init__(
-        self, program: Any = "mlp", which: Literal["nngp", "ntk"] = "nngp", convention: Convention = "omega",
-        params: Mapping[str, float] | None = None, input_shape: Sequence[int] | None = None, **more: Any,
+        self, program: Network = "mlp", which: Literal["nngp", "ntk"] = "nngp", convention: Convention = "omega",
+        params: Mapping[str, float] | None = None, input_shape: Sequence[int] | None = None, **more: object,
     ) -> None:  # fmt: skip
         super().__init__(**more)
         if which not in ("nngp", "ntk"):
@@ -61,7 +61,7 @@ class NetsorKernel(_GPyTorchKernel):
             for name, raw in self._raw.items()
         }
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: object) -> Tensor:
         """The kernel of every element of the batch."""
         batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], self.batch_shape)
         values = {name: v.expand(batch).reshape(-1) for name, v in self.params.items()}

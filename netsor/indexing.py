@@ -10,13 +10,14 @@ element of a family: the elements it reads, its limit, its covariances.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, assert_never
 
 from netsor import ir
 from netsor.errors import ProgramError
-from netsor.sizes import number
+from netsor.sizes import axis_dim, number, strided
 
 Outside = Literal["zero", "wrap", "drop", "never"]
 
@@ -53,6 +54,16 @@ class IndexMap:
     transposed: bool = False
 
     @property
+    def is_renaming(self) -> bool:
+        """Are all elements read in their own places?"""
+        return not self.transposed and self.outside == "never" and all(r.is_identity for r in self.reads)
+
+    @property
+    def fixed(self) -> tuple[Read, ...]:
+        """What is read at one position."""
+        return tuple(r for r in self.reads if r.at is None)
+
+    @property
     def taps(self) -> int:
         return len(self.reads[0].offsets) if self.reads else 1
 
@@ -61,6 +72,7 @@ class IndexMap:
         return (line.of, line.out) if self.transposed else (line.out, line.of)
 
 
+@lru_cache(maxsize=4096)  # lines are compared by identity
 def index_map(line: ir.IndexForm) -> IndexMap:
     """The map of a line."""
     match line:
@@ -76,6 +88,65 @@ def index_map(line: ir.IndexForm) -> IndexMap:
             return IndexMap(tuple(Read(old, new) for old, new in line.axes))
         case _:
             assert_never(line)
+
+
+def adjoint(line: ir.IndexForm, out: ir.Var, of: ir.Var) -> ir.IndexForm:
+    """The line of the transposed map, out = Lᵀ of; renamed axes that `of` lacks are left out."""
+    match line:
+        case ir.Window():
+            return ir.Unwindow(out, of, line.axes, line.tap, line.offsets, line.stride, line.outside)
+        case ir.Unwindow():
+            return ir.Window(out, of, line.axes, line.tap, line.offsets, line.stride, line.outside)
+        case ir.At():
+            return ir.Place(out, of, line.axis, line.index)
+        case ir.Place():
+            return ir.At(out, of, line.axis, line.index)
+        case ir.Shift():
+            return ir.Shift(out, of, line.axis, -line.by)
+        case ir.Rename():
+            return ir.Rename(out, of, tuple((new, old) for old, new in line.axes if new in of.axes))
+        case _:
+            assert_never(line)
+
+
+def along(line: ir.IndexForm, out: ir.Var, of: ir.Var, axis: Callable[[ir.Axis], ir.Axis]) -> ir.IndexForm:
+    """The same map of other variables, along axis(a) for every axis a."""
+    match line:
+        case ir.Window() | ir.Unwindow():
+            return replace(line, out=out, of=of, axes=tuple(map(axis, line.axes)), tap=axis(line.tap))
+        case ir.At() | ir.Place() | ir.Shift():
+            return replace(line, out=out, of=of, axis=axis(line.axis))
+        case ir.Rename():
+            return replace(line, out=out, of=of, axes=tuple((axis(a), axis(b)) for a, b in line.axes))
+        case _:
+            assert_never(line)
+
+
+def axes_of(line: ir.IndexForm) -> tuple[ir.Axis, ...]:
+    """The axes that a line names: the tap's, those that are read, and those that positions move with."""
+    m = index_map(line)
+    moving = (a for r in m.reads for a in (r.axis, r.at))
+    return tuple(a for a in dict.fromkeys((m.tap, *moving)) if a is not None)
+
+
+def dims(line: ir.IndexForm) -> tuple[ir.Dim, ...]:
+    """The axes and sizes of the result, as far as those of `of` determine them."""
+    m = index_map(line)
+    if m.transposed:
+        full = {r.at: axis_dim(r.axis) for r in m.reads if r.at is not None}
+        kept = tuple(full.get(d.axis, d) for d in line.of.dims if d.axis != m.tap)
+        return (*kept, *(axis_dim(r.axis) for r in m.fixed))
+    reads = {r.axis: r for r in m.reads}
+    moved = tuple(_read_dim(d, reads.get(d.axis)) for d in line.of.dims)
+    kept = tuple(d for d in moved if d is not None)
+    return kept if m.tap is None else (*kept, ir.Dim(m.tap, m.taps))
+
+
+def _read_dim(dim: ir.Dim, read: Read | None) -> ir.Dim | None:
+    """The axis of the result that an axis becomes; none at one position."""
+    if read is None:
+        return dim
+    return None if read.at is None else ir.Dim(read.at, strided(dim.size, 0, read.stride))
 
 
 def position(line: ir.IndexForm, read: Read, size: int) -> int:

@@ -236,15 +236,21 @@ class Moment:
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class IndexLine:
+    """An index form: its elements are elements of `of`, or sums of them. `netsor.indexing` says of which."""
+
+    out: Var
+    of: Var
+
+
+@dataclass(frozen=True, eq=False)
+class Window(IndexLine):
     """out[s, κ] = of[stride·s + offsets[κ]] jointly over `axes`; κ runs over the new axis `tap`.
 
     Positions outside are zero vectors ("zero"), are taken modulo the size ("wrap"), or are left out ("drop": only
     a max over `tap` may read the result).
     """
 
-    out: Var
-    of: Var
     axes: tuple[Axis, ...]
     tap: Axis
     offsets: tuple[tuple[int, ...], ...]
@@ -254,11 +260,9 @@ class Window:
 
 
 @dataclass(frozen=True, eq=False)
-class Unwindow:
+class Unwindow(IndexLine):
     """The adjoint of Window: out[t] = Σ of[s, κ] over the (s, κ) with stride·s + offsets[κ] = t (modulo the size)."""
 
-    out: Var
-    of: Var
     axes: tuple[Axis, ...]
     tap: Axis
     offsets: tuple[tuple[int, ...], ...]
@@ -268,44 +272,36 @@ class Unwindow:
 
 
 @dataclass(frozen=True, eq=False)
-class At:
+class At(IndexLine):
     """out = of[index] along `axis`; −1 is each sample's own last element."""
 
-    out: Var
-    of: Var
     axis: Axis
     index: int
     loc: Location | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class Place(IndexLine):
     """The adjoint of At: out[t] = of if t = index, else the zero vector."""
 
-    out: Var
-    of: Var
     axis: Axis
     index: int
     loc: Location | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Shift:
+class Shift(IndexLine):
     """out[t] = of[t − by] along `axis`, the zero vector outside. In a scan `of` is defined by a later line."""
 
-    out: Var
-    of: Var
     axis: Axis
     by: int = 1
     loc: Location | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Rename:
+class Rename(IndexLine):
     """out is `of` with axes renamed."""
 
-    out: Var
-    of: Var
     axes: tuple[tuple[Axis, Axis], ...]
     loc: Location | None = None
 

@@ -23,9 +23,21 @@ def fold(size: ir.Size, number: Callable[[int], T], axis: Callable[[str], T], st
             assert_never(size)
 
 
+def axis_dim(axis: ir.Axis) -> ir.Dim:
+    """An axis at its full size."""
+    return ir.Dim(axis, ir.SizeOf(axis.name) if axis.size is None else axis.size)
+
+
 def number(size: ir.Size, axis: Callable[[str], int]) -> int:
     """A size, given those of the data axes."""
     return fold(size, int, axis, _positions)
+
+
+def strided(size: ir.Size, minus: int, stride: int) -> ir.Size:
+    """⌈(size − minus) / stride⌉."""
+    if isinstance(size, int):
+        return _positions(size, minus, stride)
+    return size if minus == 0 and stride == 1 else ir.Strided(size, minus, stride)
 
 
 def _positions(inner: int, minus: int, stride: int) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -12,15 +14,24 @@ from sklearn.gaussian_process.kernels import Kernel as _SklearnKernel
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from netsor.build.declared import Holder
+from netsor.build.program import Program
 from netsor.compilers.compile import Convention, compile
+from netsor.compilers.evaluate.arguments import Array, Params
 from netsor.compilers.kernel import Kernel
-from netsor.compilers.predict import Prediction, Solver, predict
+from netsor.compilers.predict import Landmarks, Prediction, Solver, predict
+from netsor.compilers.store import StoredGram
 from netsor.errors import InputError
 
 __all__ = ["NNGPClassifier", "NNGPRegressor", "NTKClassifier", "NTKRegressor", "NetsorKernel"]
 
 
-def as_kernel(program: Any, convention: Convention = "omega") -> Kernel:
+Network: TypeAlias = Program | Holder | Kernel | str  # a program, what holds one, its kernel, a built-in one's name
+Labels: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[Any]]  # of the type of the classes
+Vector: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+
+def as_kernel(program: Network, convention: Convention = "omega") -> Kernel:
     """The kernel of a program, of a built-in program's name, or a kernel itself, which has its own convention."""
     if isinstance(program, Kernel):
         if convention not in ("omega", program.convention):
@@ -40,29 +51,29 @@ def as_kernel(program: Any, convention: Convention = "omega") -> Kernel:
 class _Network(BaseEstimator):
     """What regressors and classifiers share: data, the predictor, and the question asked of it."""
 
-    program: Any
+    program: Network
     diag_reg: float
     convention: Convention
-    params: Any
-    landmarks: Any
+    params: Params | None
+    landmarks: Landmarks
     solver: Solver
-    gram: Any
+    gram: StoredGram | str | Path | None
 
     def _arrays(self, x: Any, y: Any = "no_validation", **options: Any) -> Any:
         """Validated by scikit-learn; data beyond matrices (images, sequences) may have more axes."""
         return validate_data(self, x, y, dtype=(np.float64, np.float32), allow_nd=True, **options)
 
-    def _fit(self, x: Any, y: Any) -> None:
+    def _fit(self, x: Array, y: Array) -> None:
         self.kernel_ = as_kernel(self.program, self.convention)
         self.predictor_ = predict(
             self.kernel_, x, y, self.diag_reg, params=self.params, landmarks=self.landmarks, solver=self.solver,
             gram=self.gram,
         )  # fmt: skip
 
-    def _ask(self, x: Any, variance: bool) -> Prediction:
+    def _ask(self, x: Array, variance: bool) -> Prediction:
         raise NotImplementedError
 
-    def _predicted(self, x: Any, variance: bool = False) -> Prediction:
+    def _predicted(self, x: Array, variance: bool = False) -> Prediction:
         check_is_fitted(self)
         return self._ask(self._arrays(x, reset=False), variance)
 
@@ -71,8 +82,9 @@ class _Ensemble(_Network):
     """The ensemble of networks trained with the NTK for the time t (None: to the end)."""
 
     def __init__(
-        self, program: Any = "mlp", diag_reg: float = 1e-6, t: float | None = None, convention: Convention = "omega",
-        params: Any = None, landmarks: Any = None, solver: Solver = "cholesky", gram: Any = None,
+        self, program: Network = "mlp", diag_reg: float = 1e-6, t: float | None = None,
+        convention: Convention = "omega", params: Params | None = None, landmarks: Landmarks = None,
+        solver: Solver = "cholesky", gram: StoredGram | str | Path | None = None,
     ) -> None:  # fmt: skip
         self.program = program
         self.diag_reg = diag_reg
@@ -83,7 +95,7 @@ class _Ensemble(_Network):
         self.solver = solver
         self.gram = gram
 
-    def _ask(self, x: Any, variance: bool) -> Prediction:
+    def _ask(self, x: Array, variance: bool) -> Prediction:
         return self.predictor_.ensemble(x, t=self.t, variance=variance)
 
 
@@ -91,8 +103,9 @@ class _Process(_Network):
     """The Gaussian process with the NNGP kernel."""
 
     def __init__(
-        self, program: Any = "mlp", diag_reg: float = 1e-6, convention: Convention = "omega", params: Any = None,
-        landmarks: Any = None, solver: Solver = "cholesky", gram: Any = None,
+        self, program: Network = "mlp", diag_reg: float = 1e-6, convention: Convention = "omega",
+        params: Params | None = None, landmarks: Landmarks = None, solver: Solver = "cholesky",
+        gram: StoredGram | str | Path | None = None,
     ) -> None:  # fmt: skip
         self.program = program
         self.diag_reg = diag_reg
@@ -102,17 +115,21 @@ class _Process(_Network):
         self.solver = solver
         self.gram = gram
 
-    def _ask(self, x: Any, variance: bool) -> Prediction:
+    def _ask(self, x: Array, variance: bool) -> Prediction:
         return self.predictor_.gp(x, variance=variance)
 
 
 class _Regressor(RegressorMixin, _Network):
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Array, y: Array) -> Self:
         """Keep the training data `[n, …]` and targets `[n]` or `[n, k]`, and compute their kernels."""
         self._fit(*self._arrays(X, y, multi_output=True, y_numeric=True))
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    @overload
+    def predict(self, X: Array, return_std: Literal[False] = False) -> Vector: ...
+    @overload
+    def predict(self, X: Array, return_std: Literal[True]) -> tuple[Vector, Vector]: ...
+    def predict(self, X: Array, return_std: bool = False) -> Vector | tuple[Vector, Vector]:
         """The mean `[m]` or `[m, k]`; with `return_std` the standard deviation `[m]` of each output too."""
         found = self._predicted(X, return_std)
         mean = found.mean.numpy(force=True)
@@ -125,7 +142,7 @@ class _Regressor(RegressorMixin, _Network):
 
 
 class _Classifier(ClassifierMixin, _Network):
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Array, y: Array) -> Self:
         """Least squares on ±1 indicators of the classes."""
         x, classes = self._arrays(X, y)
         check_classification_targets(classes)
@@ -133,17 +150,18 @@ class _Classifier(ClassifierMixin, _Network):
         self._fit(x, 2.0 * np.eye(len(self.classes_))[labels] - 1.0)
         return self
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: Array) -> Vector:
         """The mean outputs `[m, classes]`; `[m]`, positive for the second class, when there are two."""
         mean = self._predicted(X).mean.numpy(force=True)
         return (mean[:, 1] - mean[:, 0]) / 2 if len(self.classes_) == 2 else mean
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Array) -> Labels:
         """The classes with the largest mean outputs."""
         best = self._predicted(X).mean.numpy(force=True).argmax(1)
-        return self.classes_[best]
+        found: Labels = self.classes_[best]
+        return found
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Array) -> Vector:
         """The fraction `[m, classes]` of networks (samples of the process) whose largest output is the class's."""
         found = self._predicted(X, True)
         return largest(found.mean, found.std).numpy(force=True)
@@ -192,8 +210,9 @@ class NetsorKernel(_SklearnKernel):
     convention: Convention
 
     def __init__(
-        self, program: Any = "mlp", which: str = "nngp", convention: Convention = "omega", params: Any = None,
-        params_bounds: Any = (1e-5, 1e5),
+        self, program: Network = "mlp", which: str = "nngp", convention: Convention = "omega",
+        params: Mapping[str, float] | None = None,
+        params_bounds: tuple[float, float] | Literal["fixed"] = (1e-5, 1e5),
     ) -> None:  # fmt: skip
         self.program = program
         self.which = which
@@ -221,18 +240,22 @@ class NetsorKernel(_SklearnKernel):
         return [Hyperparameter(name, "numeric", self.params_bounds) for name in self._kernel.parameters]
 
     @property
-    def theta(self) -> Any:
+    def theta(self) -> Vector:
         """The logarithms of the parameters that are fitted."""
         return np.log([self._values[h.name] for h in self.hyperparameters if not h.fixed])
 
     @theta.setter
-    def theta(self, theta: Any) -> None:
+    def theta(self, theta: Vector) -> None:
         free = [h.name for h in self.hyperparameters if not h.fixed]
         self.params = self._values | dict(zip(free, map(float, np.exp(theta)), strict=True))
 
     # ------------------------------------------------------------ values
 
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+    @overload
+    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: Literal[False] = False) -> Vector: ...
+    @overload
+    def __call__(self, X: Array, Y: None = None, *, eval_gradient: Literal[True]) -> tuple[Vector, Vector]: ...
+    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Vector | tuple[Vector, Vector]:
         """`[n, m]`, and the gradient `[n, n, k]` in the logarithms of the k parameters that are fitted."""
         x, y = np.asarray(X), None if Y is None else np.asarray(Y)
         if not eval_gradient:
@@ -253,7 +276,7 @@ class NetsorKernel(_SklearnKernel):
         ]
         return slopes[0][0].numpy(force=True), torch.stack([s for _, s in slopes], 2).numpy(force=True)
 
-    def diag(self, X: Any) -> Any:
+    def diag(self, X: Array) -> Vector:
         """K(x, x) for every x."""
         return (
             self._kernel.diag(np.asarray(X), get=self.which, params=self._values)[self.which].numpy(force=True).copy()

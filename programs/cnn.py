@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from netsor.build.hints import PerAxis
 from netsor.build.program import Program
 from netsor.ir import ScaleLike
 from netsor.layers import conv, global_avg_pool
@@ -23,8 +24,8 @@ from netsor.programs.per_layer import (
 
 
 def cnn(
-    depth: int = 3, phi: Phis = "relu", axes: Sequence[str] = ("row", "col"), kernel: Kernel = 3, stride: Any = 1,
-    padding: str | int = "same", dilation: Any = 1, readout: Literal["flatten", "mean"] = "flatten",
+    depth: int = 3, phi: Phis = "relu", axes: Sequence[str] = ("row", "col"), kernel: Kernel = 3, stride: PerAxis = 1,
+    padding: str | int = "same", dilation: PerAxis = 1, readout: Literal["flatten", "mean"] = "flatten",
     var_w: Variance = 1, var_v: ScaleLike = 1, var_b: MaybeVariance = None, fan_in: FanIn = "channels",
 ) -> Program:  # fmt: skip
     """hˡ[s] = Σ_κ Wˡ[κ] xˡ⁻¹[stride·s + dilation·κ] + bˡ, xˡ = φ(hˡ); x⁰ the image.

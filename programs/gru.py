@@ -18,7 +18,7 @@ def gru(
 
     def step(previous: Expr) -> Expr:
         h = gru_cell(x, previous, n, var_w=var_w, var_u=var_u, var_b=var_b, mean_b=mean_b)
-        return p.let("h", h)  # type: ignore[no-any-return]
+        return p.let("h", h)
 
     h = p.scan("time", 0, step)
     p.output(p.readout("v", n, var=var_v), h.at("time", -1))

@@ -14,7 +14,7 @@ Phi = str | Function
 Phis = Phi | Sequence[Phi]
 Variance: TypeAlias = ScaleLike | Sequence[ScaleLike]
 MaybeVariance: TypeAlias = Variance | Sequence[ScaleLike | None] | None
-Kernel = int | tuple[int, ...] | list[Any]
+Kernel = int | tuple[int, ...] | list[int | tuple[int, ...]]
 
 
 def layer_count(value: Any, what: str = "depth", least: int = 1) -> int:

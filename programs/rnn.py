@@ -27,7 +27,7 @@ def rnn(
 
     def step(previous: Expr) -> Expr:
         g = p.let("g", W @ previous)
-        return p.let("s", f(g + u + b))  # type: ignore[no-any-return]
+        return p.let("s", f(g + u + b))
 
     s = p.scan("time", 0, step)
     end = s.at("time", -1) if readout == "last" else s.mean("time")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,10 @@ def tied(case: Case) -> Architecture:
         if l > 2 and not q["tied_bias"]:
             b = p.bias(f"b{l}", n, var=var_b)
         states.append(phi(W @ states[-1] + b))
-    p.output(p.readout("v", n, var=square(q["sigma_v"])), sum(c * s for c, s in zip(q["readout"], states, strict=True)))
+    p.output(
+        p.readout("v", n, var=square(q["sigma_v"])),
+        reduce(add, (c * s for c, s in zip(q["readout"], states, strict=True))),
+    )
     return Architecture(p, case.x)
 
 

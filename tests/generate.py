@@ -99,10 +99,10 @@ def vector_family(b: Builder) -> None:
     """An input vector over an axis of another vector, with a covariance to a bias or over the axis."""
     x = b.vector()
     if x.dims and b.draw(st.booleans()):
-        b.keep(x + b.p.vector(b.name("g"), x.rows, axes=x.dims[:1], multiplier=b.draw(NUMBERS)))
+        b.keep(x + b.p.vector(b.name("g"), x, axes=x.dims[:1], multiplier=b.draw(NUMBERS)))
     else:
-        a = b.p.vector(b.name("g"), x.rows, var=1)
-        b.vectors += [a, b.p.vector(b.name("g"), x.rows, var=1, cov={a: 0.3}, trainable=True)]
+        a = b.p.vector(b.name("g"), x, var=1)
+        b.vectors += [a, b.p.vector(b.name("g"), x, var=1, cov={a: 0.3}, trainable=True)]
 
 
 def scalar(b: Builder) -> None:
@@ -236,7 +236,7 @@ def recur(b: Builder) -> None:
 def output(b: Builder, name: str = "f") -> None:
     x = b.vector()
     axes = [d.axis for d in x.dims if b.draw(st.booleans())]
-    v = b.p.readout(b.name("v"), x.rows, var=b.draw(NUMBERS), axes=axes)
+    v = b.p.readout(b.name("v"), x, var=b.draw(NUMBERS), axes=axes)
     b.p.output(v, x, scale=b.draw(NUMBERS), name=name)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 FOLDERS = {"netsor": "netsor", "compilers": "netsor.compilers", "programs": "netsor.programs"}
 CLOSED = (
     "netsor.ir.Line", "netsor.ir.Size", "netsor.compilers.derive.entries.values.Value",
-    "netsor.compilers.derive.entries.values.Index", "netsor.compilers.derive.nodes.AnyNode",
+    "netsor.compilers.derive.entries.indices.Index", "netsor.compilers.derive.nodes.AnyNode",
     "netsor.compilers.lowering.plan.order.Statement",
 )  # fmt: skip
 EXEMPT = "noqa: C901"
@@ -90,8 +90,14 @@ class Code:
             for node in module.tree.body:
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                     self._aliases[f"{module.name}.{node.targets[0].id}"] = module, node.value
+        self.bases: dict[str, frozenset[str]] = {}
         self.families = {name: frozenset(self.members(*self._aliases[name])) for name in CLOSED}
         self.family_of = {m: f for f in self.families.values() for m in f if "." in m and not m.endswith(".int")}
+        for module in self.modules:
+            for node in module.tree.body:
+                if isinstance(node, ast.ClassDef) and (name := f"{module.name}.{node.name}") in self.family_of:
+                    for base in map(module.qualified, node.bases):
+                        self.bases[base] = self.bases.get(base, frozenset()) | {name}
 
     def members(self, module: Module, e: ast.expr | None) -> tuple[str, ...]:
         """The classes of a union, its aliases resolved; of any other expression nothing that is in a family."""
@@ -100,7 +106,11 @@ class Code:
         name = module.qualified(e)
         if name in self._aliases:
             return self.members(*self._aliases[name])
-        return ("int",) if isinstance(e, ast.Name) and e.id == "int" else (name,)
+        return ("int",) if isinstance(e, ast.Name) and e.id == "int" else tuple(self.below(name))
+
+    def below(self, name: str) -> frozenset[str]:
+        """The class, or the members of a union that it is a base of: these are treated alike."""
+        return self.bases.get(name, frozenset((name,)))
 
     # ------------------------------------------------------------ one module
 
@@ -120,7 +130,7 @@ class Code:
 
     def _match(self, module: Module, function: Function | None, node: ast.Match) -> Iterator[tuple[int, str]]:
         patterns = [p for case in node.cases for p in _alternatives(case.pattern)]
-        named = [self._class(module, p) for p in patterns]
+        named = [m for p in patterns for m in self.below(self._class(module, p))]
         family = next((self.family_of[m] for m in named if m in self.family_of), None)
         if family is None:
             return
@@ -131,8 +141,8 @@ class Code:
             if isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
                 yield case.pattern.lineno, "a case that takes every class, under a condition"
         covered = {
-            self._class(module, p) for case in node.cases if case.guard is None
-            for p in _alternatives(case.pattern) if _takes_all(p)
+            m for case in node.cases if case.guard is None
+            for p in _alternatives(case.pattern) if _takes_all(p) for m in self.below(self._class(module, p))
         }  # fmt: skip
         missing = self._domain(module, function, node.subject, family) - covered
         if missing:

@@ -1,7 +1,7 @@
-"""The Python blocks of Markdown pages, run in order: each page is one module.
+"""README and documentation, read by Sybil: the Python blocks of a page, run in order, are one module.
 
-A block that a ```text block follows prints that text. A comment `<!-- setup … -->` is code that readers do not see.
-Blocks of one page share their names; `ns`, `np` and `torch` are imported.
+A ```text block right behind a Python block is what that prints; a block of `>>>` lines holds what they print. A comment
+`<!-- invisible-code-block: python … -->` is code that readers do not see. `ns`, `np` and `torch` are imported.
 """
 
 from __future__ import annotations
@@ -9,61 +9,55 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
-import re
-import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from sybil import Document, Example, Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+from sybil.typing import Parser
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "_build" not in p.parts)]
 
-_BLOCK = re.compile(
-    r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```\n(?:\n *```text\n(?P<text>.*?)^ *```\n)?"
-    r"|^<!-- setup\n(?P<setup>.*?)^-->\n",
-    re.S | re.M,
-)
+
+class Page(Document):
+    """A page; `printed` by the block that ran last, which ends at the character `reached`."""
+
+    printed, reached = "", 0
 
 
-@dataclass(frozen=True)
-class Block:
-    """Code of a page from a line on (from 1), and what it prints, if the page says it."""
-
-    page: Path
-    line: int
-    code: str
-    printed: str | None
-
-    def run(self, names: dict[str, Any]) -> str:
-        """Execute the code with the page's names; what it printed."""
-        if self.code.startswith(">>>"):
-            return self._examples(names)
-        out = io.StringIO()
-        code = compile("\n" * (self.line - 1) + self.code, str(self.page), "exec")
-        with contextlib.redirect_stdout(out):
-            exec(code, names)
-        return out.getvalue()
-
-    def _examples(self, names: dict[str, Any]) -> str:
-        """A block of `>>>` lines holds what they print."""
-        test = doctest.DocTestParser().get_doctest(self.code, names, str(self.page), str(self.page), self.line - 1)
-        doctest.DebugRunner(optionflags=doctest.ELLIPSIS).run(test, clear_globs=False)
-        names.update(test.globs)
-        return ""
+def _run(example: Example) -> None:
+    page = example.document
+    assert isinstance(page, Page)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        PythonEvaluator()(example)
+    page.printed, page.reached = out.getvalue(), example.end
 
 
-def blocks(page: Path) -> Iterator[Block]:
-    """The blocks of a page in order, setups included."""
-    text = page.read_text(encoding="utf-8")
-    for m in _BLOCK.finditer(text):
-        group = "setup" if m["setup"] is not None else "code"
-        printed = None if m["text"] is None else textwrap.dedent(m["text"])
-        yield Block(page, text.count("\n", 0, m.start(group)) + 1, textwrap.dedent(m[group]), printed)
+def _compare(example: Example) -> str | None:
+    """What is wrong with a text that stands for what was printed; texts elsewhere are not read."""
+    page = example.document
+    assert isinstance(page, Page)
+    behind = page.text[page.reached : example.start].isspace()
+    wrong = behind and page.printed.rstrip() != example.parsed.rstrip()
+    return f"printed:\n{page.printed}\nthe page says:\n{example.parsed}" if wrong else None
 
 
-def start() -> dict[str, Any]:
-    """The names that every page has."""
+def _parsers() -> list[Parser]:
+    python = PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS)
+    python.codeblock_parser = CodeBlockParser("python", _run)
+    return [python, CodeBlockParser("text", _compare)]
+
+
+def read(page: Path) -> Document:
+    """The page with the names that every page has; iterating gives its examples, `evaluate` runs one."""
+    document = Sybil(_parsers(), document_types={None: Page}).parse(page)
+    document.namespace.update(start())
+    return document
+
+
+def start() -> dict[str, object]:
+    """The names that every page and every docstring has."""
     import numpy as np
     import torch
 

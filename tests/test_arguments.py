@@ -166,7 +166,8 @@ def test_definitions() -> None:
 def test_functions_of_torch_are_not_applied_to_expressions() -> None:
     p = ns.Program("torch")
     h = p.matrix("W", p.width("n"), p.data("x")) @ p["x"]
-    for f in (torch.relu, nn.ReLU(), F.relu):
+    functions: tuple[Any, ...] = (torch.relu, nn.ReLU(), F.relu)
+    for f in functions:
         with refused("NT108", "ns.relu(x)"):
             f(h)
     with refused("NT108", "ns.function"):
@@ -287,3 +288,38 @@ def test_sizes_after_a_pool_and_under_a_transposed_convolution() -> None:
     for windows in wrong:
         with refused("NT107", "dict from axis to size"):
             layers.avg_pool(x, windows)
+
+
+# ---------------------------------------------------------------- tolerances and draws
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"tol": -1.0}, {"tol": 0}, {"tol": "1e-3"}, {"tol": float("nan")}, {"samples": 0}, {"samples": 2.5},
+     {"samples": True}, {"seed": -1}, {"seed": None}],
+)  # fmt: skip
+def test_draws_that_cannot_be_made_are_refused(option: dict[str, Any]) -> None:
+    ((name, value),) = option.items()
+    for way in (
+        lambda: ns.compile(programs.gru(), **option),
+        lambda: ns.limit(programs.mlp(), np.ones((1, 2)), **option),
+    ):
+        with pytest.raises(ns.InputError, match=f"(?s)NT616.*{name}.*{re.escape(repr(value))}"):
+            way()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bfloat16, "int32", "half", np.int64])
+def test_dtypes_are_float32_and_float64(dtype: Any) -> None:
+    with pytest.raises(ns.InputError, match="NT609"):
+        ns.compile(programs.mlp(), dtype=dtype)
+
+
+def test_a_program_is_compiled_before_it_predicts() -> None:
+    with pytest.raises(ns.InputError, match=r"(?s)NT616.*got Program.*ns\.compile"):
+        ns.predict(programs.mlp(), np.ones((2, 2)), np.ones(2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tile", [0, -1, 2.5])
+def test_a_block_has_inputs(tile: Any) -> None:
+    with pytest.raises(ns.InputError, match=r"NT606.*tile"):
+        ns.compile(programs.mlp()).gram(np.ones((2, 2)), tile=tile)

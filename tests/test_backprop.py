@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -316,11 +317,15 @@ def test_bidirectional_two_layers() -> None:
     n = p.width("n")
     x = p.data("x", axes=("t",))
     s = x
+
+    def step(W: ns.Matrix, u: ns.Expr, r: ns.Expr) -> ns.Expr:
+        return ns.tanh(W @ r + u)
+
     for l in (1, 2):
         U, V, W = (p.matrix(f"{name}{l}", n, cols) for name, cols in (("U", s), ("V", n), ("W", n)))
         u = U @ s
-        forth = p.scan("t", 0, lambda r, W=W, u=u: ns.tanh(W @ r + u))
-        back = p.scan("t", 0, lambda r, V=V, u=u: ns.tanh(V @ r + u), reverse=True)
+        forth = p.scan("t", 0, partial(step, W, u))
+        back = p.scan("t", 0, partial(step, V, u), reverse=True)
         s = forth + back
     p.output(p.readout("v", n), s.mean("t"))
     check(p, {"x": normal(4, 3)})

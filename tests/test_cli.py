@@ -242,35 +242,6 @@ def test_kernel_of_an_archive_and_in_float32(run: Run) -> None:
             assert (found.files, found["ntk"].dtype, found["ntk"].shape) == (["ntk"], np.float32, (4, 4))
 
 
-@pytest.mark.parametrize(
-    ("path", "command"),
-    [
-        ("module.py", ["compile", "mlp", "-o"]),
-        ("K.npz", ["kernel", "mlp", "--x", "X.npy", "-o"]),
-        ("out.png", ["simulate", "mlp", "--x", "X.npy", "--widths", "8,16", "--seeds", "2", "--plot"]),
-    ],
-)
-def test_outputs_are_whole_and_replace_others_only_when_forced(
-    path: str, command: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("matplotlib")
-    Path(path).write_text("precious")
-    refused(run, 2, [*command, path], f"{path} exists already", "--force replaces it")
-    assert Path(path).read_text() == "precious"
-
-    def full(self: Path, target: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", full)
-        refused(run, 2, [*command, path, "--force"], f"{path} cannot be written: No space left on device")
-    assert Path(path).read_text() == "precious"
-    os.symlink(path, "link" + Path(path).suffix)
-    assert run(*command, "link" + Path(path).suffix, "--force")[0] == 0
-    assert os.path.islink("link" + Path(path).suffix) and b"precious" not in Path(path).read_bytes()
-    assert not [f for f in os.listdir() if "partial" in f]
-
-
 def test_an_output_that_is_a_device_is_written_to(run: Run) -> None:
     code, _, err = run("compile", "mlp", "-o", "/dev/null")
     assert code == 0, err

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import guards
 import pytest
+import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive import nodes
-from netsor.compilers.derive.entries import values
+from netsor.compilers.derive.entries import indices, traversal, values
+from netsor.compilers.derive.entries.arithmetic import rewrite
 from netsor.compilers.lowering.plan import order
 
 ROOT = Path(__file__).parents[1]
-UNIONS = (ir.Line, ir.Size, values.Value, values.Index, nodes.AnyNode, order.Statement)
+UNIONS = (ir.Line, ir.Size, values.Value, indices.Index, nodes.AnyNode, order.Statement)
 
 # Functions that look for some classes and treat all others alike, which is right for any new one. It only shrinks.
 CHAINS = {
@@ -30,9 +33,9 @@ CHAINS = {
     "compilers/derive/nodes.py: node_sampled": "data, and lines that `_consumes_size` matches",
     "compilers/derive/rules.py: _pair": "pairs of nodes; `_expand` refuses what no rule takes",
     "compilers/derive/rules.py: _atoms": "pairs of nodes; `_expand` refuses what no rule takes",
-    "compilers/derive/entries/values.py: add": "sums are flattened, other terms are kept",
-    "compilers/derive/entries/values.py: mul": "products are flattened, other factors are kept",
-    "compilers/derive/entries/values.py: sum_over": "sums and products are taken apart",
+    "compilers/derive/entries/arithmetic.py: add": "sums are flattened, other terms are kept",
+    "compilers/derive/entries/arithmetic.py: mul": "products are flattened, other factors are kept",
+    "compilers/derive/entries/arithmetic.py: _gathered": "sums and products are gathered, other values are kept",
     "compilers/lowering/schedule.py: wave_order": "another value makes no wavefront",
     "compilers/lowering/schedule.py: loop_dims": "what moves; symbols are linked whatever the index",
 }
@@ -86,7 +89,8 @@ def test_a_hole_is_seen(hole: str, tmp_path: Path) -> None:
 def _copy(to: Path) -> None:
     """The files that define the unions."""
     plan = (f"compilers/lowering/plan/{part}.py" for part in ("arrays", "operations", "order", "positions"))
-    for file in ("netsor/ir.py", "compilers/derive/entries/values.py", "compilers/derive/nodes.py", *plan):
+    entries = (f"compilers/derive/entries/{part}.py" for part in ("indices", "values"))
+    for file in ("netsor/ir.py", "compilers/derive/nodes.py", *entries, *plan):
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, to / file)
 
@@ -110,10 +114,15 @@ def _insert(root: Path, file: str, before: str, text: str, member: str) -> None:
 
 FLIP = """
 @dataclass(frozen=True, eq=False)
-class Flip:
+class Flip(IndexLine):
+    axis: Axis
+    loc: Location | None = None
+"""
+NORM = """
+@dataclass(frozen=True, eq=False)
+class Norm:
     out: Var
     of: Var
-    axis: Axis
     loc: Location | None = None
 """
 TURN = """
@@ -128,42 +137,66 @@ class Cut:
     value: Value
 """
 
-# Every pass over lines: what a new index form has to be told to.
+# What a new index form has to be told to: its meaning and its notation. All passes read `netsor.indexing`.
+KNOW_INDEX_FORMS = {"netsor/indexing.py", "netsor/text/notation.py"}
+
+# Every pass over lines: what a new rule has to be told to.
 KNOW_LINES = {
-    "compilers/derive/entries/labels.py", "compilers/derive/indexing.py", "compilers/derive/nodes.py",
-    "compilers/derive/rules.py", "compilers/finite/execute.py", "compilers/finite/lines.py",
+    "compilers/derive/nodes.py", "compilers/derive/rules.py", "compilers/finite/execute.py",
     "compilers/limit/exact.py", "compilers/limit/outputs.py", "compilers/lowering/build/data.py",
-    "compilers/render/naming.py", "compilers/sampler/linear.py", "compilers/sampler/paths.py",
-    "netsor/checker/independence/elements.py", "netsor/checker/regularity/scalars.py",
+    "compilers/sampler/linear.py", "compilers/sampler/paths.py", "netsor/checker/regularity/scalars.py",
     "netsor/checker/typing/lines.py", "netsor/checker/typing/structure.py", "netsor/facts.py",
-    "netsor/passes/adjoints.py", "netsor/passes/sgd/batch.py", "netsor/passes/sgd/relabel.py",
-    "netsor/passes/bind.py", "netsor/passes/unit_variance.py", "netsor/passes/unroll.py", "netsor/indexing.py",
-    "netsor/run/lines.py",
-    "netsor/run/shapes.py", "netsor/signs/flips.py", "netsor/text/formal.py", "netsor/text/notation.py",
-    "netsor/text/printer.py", "netsor/types.py",
+    "netsor/passes/adjoints.py", "netsor/passes/bind.py", "netsor/passes/sgd/batch.py",
+    "netsor/passes/sgd/relabel.py", "netsor/passes/unit_variance.py", "netsor/passes/unroll.py",
+    "netsor/run/lines.py", "netsor/signs/flips.py", "netsor/text/formal.py", "netsor/text/printer.py",
+    "netsor/types.py",
 }  # fmt: skip
 
 # Everything that reads values.
 KNOW_VALUES = {
-    "compilers/budget/cost.py", "compilers/budget/memory.py", "compilers/derive/entries/inline.py",
-    "compilers/derive/entries/parameters.py",
-    "compilers/derive/entries/sharing.py", "compilers/derive/entries/values.py", "compilers/derive/requests.py",
-    "compilers/lowering/build/values.py", "compilers/render/structure.py", "compilers/render/writer.py",
-    "compilers/symbolic/kernels.py",
+    "compilers/budget/cost.py", "compilers/budget/memory.py", "compilers/lowering/build/values.py",
+    "compilers/render/structure.py", "compilers/render/writer.py", "compilers/symbolic/kernels.py",
 }  # fmt: skip
 
 # Everything that reads the statements of a plan, whatever they are.
 KNOW_STATEMENTS = {
     "compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py", "compilers/native/pairs.py",
+    "compilers/native/axes/walk/statements.py",
 }  # fmt: skip
 
 
 def test_a_new_class_is_named_wherever_it_has_to_be_known(tmp_path: Path) -> None:
     _source(tmp_path)
     _insert(tmp_path, "netsor/ir.py", "IndexForm =", FLIP, "Flip")
+    _insert(tmp_path, "netsor/ir.py", "Line =", NORM, "Norm")
     _insert(tmp_path, "compilers/derive/entries/values.py", "Value = (", CUT, "Cut")
     _insert(tmp_path, "compilers/lowering/plan/arrays.py", "Reading =", TURN, "Turn")
     found = [c for c in guards.complaints(tmp_path) if not c.is_chain]
-    assert {c.path for c in found if "Flip" in c.text} == KNOW_LINES
+    assert {c.path for c in found if "Flip" in c.text} == KNOW_INDEX_FORMS
+    assert {c.path for c in found if "Norm" in c.text} == KNOW_LINES
     assert {c.path for c in found if "Cut" in c.text} == KNOW_VALUES
     assert {c.path for c in found if "Turn" in c.text} == KNOW_STATEMENTS
+
+
+@dataclass(frozen=True)
+class Twice:
+    """A value, a part that holds values, indices, and a symbol of each sort."""
+
+    value: values.Value
+    law: values.Law
+    at: tuple[indices.Index, ...]
+    sym: values.Bound
+    copy: indices.Copy
+
+
+def test_a_new_value_is_traversed_by_the_types_of_its_fields() -> None:
+    one, two, three = (indices.Sym(i, 4, indices.Copy.FIRST, "s") for i in range(3))
+    number = values.Num(sp.Integer(2))
+    sized = values.SizeValue(4, indices.Copy.FIRST)
+    value: Any = Twice(number, values.Law((number,), (), (sized,)), (one, indices.Off(two, 1)), three, one.copy)
+    assert list(traversal.children(value)) == [number, number, sized]
+    assert list(traversal.indices(value)) == [one, indices.Off(two, 1)]
+    assert traversal.symbols(value) == {one, two} and traversal.own_symbols(value) == ((three,), ())
+    moved: Any = rewrite(value, indices.Renaming({two: one}, {indices.Copy.FIRST: indices.Copy.OWN}))
+    assert moved.copy is moved.sym.copy is moved.law.means[0].copy is indices.Copy.OWN
+    assert {s.number for s in traversal.symbols(moved)} == {0}

@@ -109,7 +109,7 @@ def test_axes_of_variables() -> None:
     known = ir.Var("known", "H", dims=(ir.Dim(s, ir.SizeOf("s")), ir.Dim(t, 3)))
     open_ = ir.Var("open", "H", dims=(ir.Dim(s, None), ir.Dim(t, 3)))  # type: ignore[arg-type]  # a scan's state
     assert facts.merge_dims((open_, known)) == (ir.Dim(s, ir.SizeOf("s")), ir.Dim(t, 3))
-    assert facts.axis_dim(t) == ir.Dim(t, 3) and facts.axis_dim(s) == ir.Dim(s, ir.SizeOf("s"))
+    assert sizes.axis_dim(t) == ir.Dim(t, 3) and sizes.axis_dim(s) == ir.Dim(s, ir.SizeOf("s"))
 
 
 def test_sizes() -> None:

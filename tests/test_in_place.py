@@ -20,9 +20,10 @@ import netsor as ns
 from netsor import ir, programs
 from netsor.compilers import runtime
 from netsor.compilers.derive.entries import values
+from netsor.compilers.derive.entries.indices import Copy, Sym
 from netsor.compilers.expectation.blocks import buffers, fast, mehler
 from netsor.compilers.expectation.blocks.scratch import scratch
-from netsor.compilers.lowering.build.code import Code
+from netsor.compilers.lowering.build.code import BOTH, Code
 from netsor.compilers.lowering.build.scope import Scope
 from netsor.compilers.lowering.build.values import emit
 from netsor.compilers.lowering.plan.arrays import Fit
@@ -117,10 +118,10 @@ def test_only_what_nothing_else_reads_is_overwritten() -> None:
 
 def test_a_constant_is_added_beside_what_is_only_read() -> None:
     """An entry read at the size of the other input comes as it is, or as a view of it."""
-    symbols = values.Sym(1, ir.SizeOf("token"), "m", "token"), values.Sym(2, ir.SizeOf("token"), 2, "token")
-    entry = values.Entry("K_h", "pair", (symbols[0],), None)
-    name = Name("K_h", Layout(2, (symbols[0],), frozenset((1, 2))), "entry")
-    sum_ = values.Add((values.Access(entry, 0, (symbols[1],)), values.Num(sp.Integer(1))))
+    symbols = tuple(Sym(copy, ir.SizeOf("token"), copy, "token") for copy in (Copy.SHORTER, Copy.SECOND))
+    entry = values.Entry("K_h", "pair", (symbols[0],), values.ZERO)
+    name = Name("K_h", Layout(2, (symbols[0],), BOTH), "entry")
+    sum_ = values.Add((values.Access(entry, Copy.NONE, (symbols[1],)), values.Num(sp.Integer(1))))
     scope = Scope("pair", Code(pairs=True), {entry: name})
     emit(scope, sum_, [symbols[1]])
     fit, add = (s for _, s in scope.code.lines)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 import netsor as ns
@@ -94,6 +95,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "dates": (np.array([["2020-01-01"]], dtype="M8[D]"), "NT601", "dates"),
     "masked": (MASKED, "NT601", "masked"),
     "sparse": (torch.tensor(X).to_sparse(), "NT601", "to_dense"),
+    "scipy's sparse": (scipy.sparse.csr_matrix(X), "NT601", "toarray"),
     "no features": (np.zeros((3, 0)), "NT602", "feature"),
     "nan": (np.where(X[1, 2] == X, np.nan, X), "NT603", "sample 1"),
     "infinite": (np.where(X[1, 2] == X, -np.inf, X), "NT603", "sample 1"),
@@ -106,6 +108,13 @@ def test_what_is_no_data_is_refused(case: str, way: str) -> None:
     x, code, word = REFUSED[case]
     with pytest.raises(ns.InputError, match=f"(?s){code}.*{word}"):
         WAYS[way](x)
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float64, 1e200), (np.float32, 1e25)])
+def test_squares_that_overflow_are_refused(dtype: type[np.floating[Any]], scale: float) -> None:
+    with pytest.raises(ns.InputError, match=f"(?s)NT603.*sample 0.*{dtype.__name__}.*scale the features"):
+        kernel((X * scale).astype(dtype))
+    assert torch.isfinite(kernel((X * scale**0.5).astype(dtype))).all()
 
 
 def test_an_axis_without_elements_is_refused() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, reduce
 from itertools import product
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -211,7 +212,7 @@ def test_three_and_four_gaussians_by_their_characteristic_function() -> None:
             (sum(c * v for c, v in zip(row, g, strict=True) if c), s)
             for row, s in zip(rows.tolist(), shifts, strict=False)
         )
-        p.let(name, math.prod(ns.cos(u + s) for u, s in terms))
+        p.let(name, reduce(mul, (ns.cos(u + s) for u, s in terms)))
     p.let("tanh", ns.tanh(g[0] + g[1] + 1) * ns.tanh(g[1] + g[2]) * ns.tanh(g[0] + g[2]))
     r = ns.limit(p, methods=("quadrature",))
     for name, rows in forms.items():

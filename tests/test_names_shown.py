@@ -70,7 +70,9 @@ def test_figures(name: str, tmp_path: Path) -> None:
     p, naming = swapped(name)
     canvas = figure([ns.simulate(p, inputs(naming), widths=[8, 16], seeds=2)])
     canvas.savefig(tmp_path / "f.svg")
-    labels = [t.get_text() for t in canvas.axes[0].get_legend().get_texts()]
+    legend = canvas.axes[0].get_legend()
+    assert legend is not None
+    labels = [t.get_text() for t in legend.get_texts()]
     assert len(labels) == 3 and labels[0].replace(r"\$", "$").strip().startswith(name)
 
 

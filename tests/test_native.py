@@ -16,7 +16,8 @@ import torch
 
 import netsor as ns
 from netsor.compilers.native import choice, compiler
-from netsor.programs import cnn, mlp, resnet, rnn, transformer
+from netsor.compilers.native.blocks import Native
+from netsor.programs import batchnorm_mlp, mlp, resnet, rnn
 
 if compiler.current() is None:
     pytest.skip("no C compiler works here ($CC, cc, gcc, clang)", allow_module_level=True)
@@ -47,11 +48,14 @@ def inputs() -> torch.Tensor:
     return x
 
 
-def agree(p: Any, x: torch.Tensor, two: torch.Tensor | None = None, get: Any = ("nngp", "ntk")) -> None:
+def agree(
+    p: Any, x: torch.Tensor, two: torch.Tensor | None = None, get: Any = ("nngp", "ntk"), params: Any = None
+) -> None:
     """Native in both dtypes against torch in float64."""
-    want = ns.compile(p, backend="torch")(x, two, get=get)
+    want = ns.compile(p, backend="torch")(x, two, get=get, params=params)
     for dtype in DTYPES:
-        got = ns.compile(p, backend="native")(x.to(dtype), None if two is None else two.to(dtype), get=get)
+        other = None if two is None else two.to(dtype)
+        got = ns.compile(p, backend="native")(x.to(dtype), other, get=get, params=params)
         for name, exact in want.items():
             value = dict(got.items())[name]
             assert value.dtype == dtype and value.shape == exact.shape
@@ -103,6 +107,44 @@ def test_terms(inputs: torch.Tensor) -> None:
     agree(mlp(2), inputs[:11], inputs[5:9], get="terms")
 
 
+def test_parameters(inputs: torch.Tensor) -> None:
+    """The values of a call are numbers of the C function, which is compiled once for all of them."""
+    p = mlp(3, "erf", "s", "b", "v")
+    assert ns.compile(p, backend="native").backend == "native"
+    for s in (0.3, 1.7):
+        agree(p, inputs[:20], params={"s": s, "b": 0.2, "v": 0.6})
+    agree(mlp(2, "tanh", "s"), inputs[13:30], inputs[:3], params={"s": 0.9})
+    kernel = ns.compile(p, backend="native")
+    values = {k: torch.tensor(0.5, dtype=torch.float64, requires_grad=True) for k in ("s", "b", "v")}
+    kernel(inputs[:3], params=values).ntk.sum().backward()  # gradients are torch's
+    assert all(v.grad is not None for v in values.values())
+
+
+def test_bands_and_near_pairs(inputs: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More near pairs than a list holds, bands of a budget, widths that no panel divides."""
+    from netsor.compilers.native import blocks
+
+    monkeypatch.setattr(blocks, "AT_LEAST", 8)
+    x = (inputs[:1] + 1e-3 * inputs).float().double()  # all nearly parallel, and the same numbers in both dtypes
+    agree(mlp(3, var_b=0.1), x)
+    agree(mlp(3), x[:37], x[20:])
+    agree(mlp(2, "erf"), x)
+    kernel, plain = (ns.compile(mlp(3, "erf"), backend=b) for b in ("native", "torch"))
+    for n, d in ((1, 1), (5, 129), (97, 3), (99, 300)):
+        y = torch.as_tensor(np.random.default_rng(n).standard_normal((n, d)))
+        assert torch.allclose(kernel(y).ntk, plain(y).ntk, rtol=1e-12)
+        least = plain.cost(n, memory=10**9, sizes={"feature": d}).peak
+        assert torch.allclose(kernel.gram(y, memory=least).ntk, plain(y).ntk, rtol=1e-12)
+        assert torch.allclose(kernel(y.T.contiguous().T, y[:3]).ntk, plain(y, y[:3]).ntk, rtol=1e-12)
+
+
+def test_threads(inputs: torch.Tensor) -> None:
+    one, four = (ns.compile(mlp(2), backend="native", threads=k)(inputs.repeat(4, 1) + 1) for k in (1, 4))
+    assert torch.equal(one.ntk, four.ntk)
+    with pytest.raises(ns.InputError, match="NT605 threads"):
+        ns.compile(mlp(1), threads=0)
+
+
 def test_two_inputs() -> None:
     """A product of two branches, each with data of its own."""
     p = ns.Program("two")
@@ -137,7 +179,7 @@ def test_blocks(inputs: torch.Tensor) -> None:
 @pytest.mark.parametrize(
     ("p", "words"),
     [
-        (cnn(), "axes"), (rnn(), "axes"), (transformer(), "axes"), (mlp(1, phi="relu", var_b=1.0), None),
+        (rnn("tanh"), "series on an axis"), (batchnorm_mlp(), "float64"), (mlp(1, phi="relu", var_b=1.0), None),
         (mlp(2, phi=ns.function("bent", lambda z: ns.relu(z) * ns.tanh(z))), "kinks and no formula"),
     ],
     ids=lambda x: getattr(x, "name", ""),
@@ -152,9 +194,9 @@ def test_what_is_not_covered_is_named(p: Any, words: str | None) -> None:
 
 
 def test_what_is_not_covered_is_refused() -> None:
-    kernel = ns.compile(cnn(), backend="native")
-    with pytest.raises(ns.UnsupportedError, match=r"NT702 .*no instruction for .*axes"):
-        kernel(torch.ones(2, 4, 4, 3))
+    kernel = ns.compile(rnn("tanh"), backend="native")
+    with pytest.raises(ns.UnsupportedError, match=r"NT702 .*no instruction for .*axis"):
+        kernel(torch.ones(2, 4, 3))
 
 
 def test_arguments() -> None:
@@ -213,7 +255,7 @@ def test_names_are_no_text(inputs: torch.Tensor) -> None:
     kernel = ns.compile(p, backend="native")
     assert torch.allclose(kernel(inputs[:5]).ntk, ns.compile(p, backend="torch")(inputs[:5]).ntk, rtol=1e-12)
     blocks = kernel.backends.native(("nngp", "ntk"), kernel._recursion)
-    assert not isinstance(blocks, str)
+    assert isinstance(blocks, Native)
     text = blocks.library(torch.float64).source
     assert all(word not in text for word in ("system", "#error", "define T ", "return(", "void("))
 

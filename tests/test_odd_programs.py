@@ -51,7 +51,7 @@ def test_the_diagonal_may_be_off_by_rounding(f: str, g: str) -> None:
     for mean in (m, -m):
         exact = E11(KINKED[f], KINKED[g], k, mean)
         found = E2(KINKED[f], KINKED[g], near(k), near(k), near(k), near(mean), near(mean))
-        assert torch.allclose(found, exact, rtol=1e-7 if f == g == "step" else 1e-10, atol=1e-10)
+        assert torch.allclose(found, exact, rtol=1e-7 if f == g == "step" else 1e-12, atol=1e-12)
 
 
 # ---------------------------------------------------------------- programs
@@ -371,7 +371,7 @@ def test_sums_of_many_terms_compile() -> None:
     p = ns.Program("many terms")
     n = p.width("n")
     x = p.data("x")
-    hs = [p.let(f"h{i}", p.matrix(f"W{i}", n, x) @ x) for i in range(230)]
+    hs = [p.let(f"h{i}", p.matrix(f"W{i}", n, x) @ x) for i in range(205)]
     p.output(p.readout("v", n), ns.relu(sum(hs[1:], hs[0])) + sum((ns.tanh(h) for h in hs), hs[0]))
     out = ns.compile(p)(np.array([[1.0, 0.5], [0.2, -1.0]]), get="nngp").nngp
     assert out is not None and bool(np.isfinite(np.asarray(out)).all())

@@ -16,7 +16,7 @@ from test_memory import NETWORKS, inputs
 
 import netsor as ns
 from netsor.compilers import runtime
-from netsor.compilers.budget.memory import size_number
+from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.derive.recursion import derive
 from netsor.compilers.evaluate.inputs import as_inputs
 from netsor.compilers.lowering.build.recursion import plan
@@ -29,6 +29,7 @@ from netsor.compilers.lowering.plan.uses import into, parts, reads, view_of
 from netsor.compilers.lowering.printing.lines import WIDTH
 from netsor.compilers.lowering.printing.order import lines
 from netsor.programs import BUILTIN
+from netsor.sizes import number
 
 PROGRAMS: dict[str, Callable[[], ns.Program]] = {
     **{name: make for name, make in BUILTIN.items() if name not in ("gru", "lstm", "maxpool_cnn")},  # these are sampled
@@ -173,13 +174,13 @@ class Run:
         self.scope = dict(vars(load(source, "plan")))
         self.plan, self.each_names, self.pair_names = printed(recursion)
         one, two = (as_inputs(self.scope["INPUTS"], v, None, None) for v in (x, x2))
-        self.sizes: dict[Any, dict[str, int]] = {}
-        self.samples: dict[Any, int] = {}
+        self.sizes: dict[Copy, dict[str, int]] = {}
+        self.samples: dict[Copy, int] = {}
         batches = [self.each(data) for data in (one, two)]
         a, b = batches[0].rows(slice(None)), batches[1].cols(slice(None))
-        self.sizes = {1: one.features(), 2: two.features(), 0: one.features()}
-        self.sizes["m"] = {k: min(n, self.sizes[2][k]) for k, n in self.sizes[1].items()}
-        self.samples = {1: one.samples, 2: two.samples}
+        self.sizes = {Copy.FIRST: one.features(), Copy.SECOND: two.features(), Copy.NONE: one.features()}
+        self.sizes[Copy.SHORTER] = {k: min(n, self.sizes[Copy.SECOND][k]) for k, n in self.sizes[Copy.FIRST].items()}
+        self.samples = {Copy.FIRST: one.samples, Copy.SECOND: two.samples}
         out: dict[str, Any] = {}
         found = self.plan.pairs
         given = {"a": a, "b": b, "out": out, "terms": {}, "shorter": runtime.shorter(a.data, b.data)}
@@ -188,8 +189,8 @@ class Run:
 
     def each(self, data: Any) -> Any:
         features: dict[str, int] = data.features()
-        self.sizes = {"s": features, 0: features}
-        self.samples = {"s": data.samples}
+        self.sizes = {Copy.OWN: features, Copy.NONE: features}
+        self.samples = {Copy.OWN: data.samples}
         found, scope = self.plan.each, {"data": data}
         self.run(self.each_names, (*found.sizes, *found.body), scope)
         kept = {self.each_names.name(n): n for n in found.kept}
@@ -205,9 +206,11 @@ class Run:
                     self.check(scope[names.name(x)], x.layout, s)
 
     def check(self, value: torch.Tensor, layout: Layout, s: order.Statement) -> None:
-        leads = [c if c in layout.of else None for c in ((1, 2) if layout.leads == 2 else ("s",))][: layout.leads]
+        leads = [
+            c if c in layout.of else None for c in ((Copy.FIRST, Copy.SECOND) if layout.leads == 2 else (Copy.OWN,))
+        ][: layout.leads]
         sizes = [1 if c is None else self.samples[c] for c in leads]
-        sizes += [1 if q is None else size_number(q.size, self.sizes[q.copy]) for q in layout.axes]
+        sizes += [1 if q is None else number(q.size, self.sizes[q.copy].__getitem__) for q in layout.axes]
         assert list(value.shape) == sizes, s
 
 

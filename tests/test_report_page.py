@@ -152,3 +152,11 @@ def test_a_browser_shows_every_formula_and_no_script_fails(name: str, full: str,
     else:
         assert found.formulas == displayed + inline // 2
     assert "alert(1)" in found.text or name != "hostile"
+
+
+def test_parameters_are_symbols_and_finite_widths_take_their_values() -> None:
+    p = ns.programs.mlp(depth=1, var_w="s")
+    text = page(p, X, widths=(4, 8), seeds=2)
+    assert "NT604" in text.split('id="convergence"')[1] and "NT604" not in text.split('id="convergence"')[0]
+    assert r"s\,C^{x}" in text
+    assert "NT604" not in page(p, X, widths=(4, 8), seeds=2, params={"s": 1.5})

@@ -71,7 +71,7 @@ def test_stored(tmp_path: Path) -> None:
     torch.testing.assert_close(nngp, KERNEL(X).nngp)
 
 
-@pytest.mark.parametrize("get", [None, 3, ["ntk", 1]])
+@pytest.mark.parametrize("get", [None, 3, ["ntk", 1], (), []])
 def test_get_is_names(get: Any) -> None:
     for call in (KERNEL, KERNEL.gram, KERNEL.diag):
         with pytest.raises(ns.errors.InputError, match="get is a name or several") as caught:

@@ -151,7 +151,7 @@ def test_a_fit_of_the_parameters() -> None:
     before = model.log_marginal_likelihood(kernel.theta)
     assert model.log_marginal_likelihood(model.kernel_.theta) > before + 1
     params = model.kernel_.params
-    found = ns.predict(ns.compile(kernel.program), x, y, params=params)
+    found = ns.predict(nsk.as_kernel(kernel.program), x, y, params=params)
     assert set(params) == {"w", "b", "v"} and found.training.samples == 25
     fixed = nsk.NetsorKernel(kernel.program, params=params, params_bounds="fixed")
     assert fixed.n_dims == 0 and fixed(x, eval_gradient=True)[1].shape == (25, 25, 0)

@@ -561,12 +561,3 @@ def test_curves_of_loss(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found.save(tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 1000
-
-
-def test_the_page_of_the_documentation_runs() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "training.md").read_text("utf-8")
-    blocks = [part.split("```")[0] for part in page.split("```python\n")[1:]]
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, names)
-    assert blocks and names["r"].scalar("f[3]").shape == (1, 4)

@@ -15,7 +15,8 @@ from typeset_cases import composed, gated, odd_names, variants
 
 import netsor as ns
 from netsor import markup
-from netsor.compilers.derive.entries.values import Given, walk
+from netsor.compilers.derive.entries.traversal import walk
+from netsor.compilers.derive.entries.values import Given
 from netsor.compilers.derive.recursion import Recursion, derive
 from netsor.compilers.render.breaking import WIDEST, lines, width
 from netsor.compilers.render.naming import name_latex, symbol_latex
@@ -237,7 +238,7 @@ def test_a_variable_of_an_expectation_is_no_name_of_the_program(write: Callable[
     u = p.scalar("u", per_sample=True)
     p.let("y", ns.erf(u + p.matrix("W", n, data) @ data))
     r = derive(p, ("y",))
-    assert any(isinstance(v, Given) for e in r.used for v in walk(e.value))  # type: ignore[arg-type]
+    assert any(isinstance(v, Given) for e in r.used for v in walk(e.value))
     assert not re.search(r"2·?\\?,? ?u", write(r))
 
 

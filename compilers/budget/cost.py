@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never, cast
+from typing import Any, assert_never
 
 import torch
 
-from netsor.compilers.budget.memory import alive, bytes_each, elements, needed, size_number
+from netsor.compilers.budget.memory import alive, bytes_each, elements, needed
 from netsor.compilers.budget.plan import Call, Plan, default_tile, planned
 from netsor.compilers.budget.progress import rate, spoken
+from netsor.compilers.derive.entries.functions_of import by_quadrature
+from netsor.compilers.derive.entries.traversal import walk
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Constant,
     Entry,
-    Expect1,
-    Expect2,
-    ExpectJ,
+    Expect,
     FeatureDim,
     Fn,
     Given,
@@ -32,13 +32,14 @@ from netsor.compilers.derive.entries.values import (
     Soft,
     Sum,
     Value,
-    walk,
 )
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.expectation.radial import nodes
+from netsor.sizes import number
 
 FLOPS1, FLOPS2, FLOPS_JOINT = 30, 60, 10_000  # rough weights of one expectation, in additions
 SECOND = 2_000_000_000  # operations of about a second: a block has no more
+FASTER = {"cuda": 100}  # times as many on a device
 STATEMENT = 2e-5  # seconds that a statement takes for small tensors
 
 
@@ -87,20 +88,21 @@ def _work(r: Recursion, space: str, sizes: Mapping[str, int]) -> tuple[int, int]
     return max(written, 1), operations
 
 
-def tile(r: Recursion, sizes: Mapping[str, int], itemsize: int) -> int:
+def tile(r: Recursion, sizes: Mapping[str, int], itemsize: int, kind: str = "cpu") -> int:
     """Inputs per side of a block when nothing else is asked for: it fits the cache and takes about a second at most."""
-    side = default_tile(alive(r, sizes) // 8 or 1, bytes_each(r, itemsize), steps(r, sizes))
-    return max(1, min(side, math.isqrt(SECOND // max(1, per_pair(r, sizes)[1]))))
+    side = default_tile(alive(r, sizes) // 8 or 1, bytes_each(r, itemsize), steps(r, sizes), kind)
+    most = SECOND * FASTER.get(kind, 1)
+    return max(1, min(side, math.isqrt(most // max(1, per_pair(r, sizes)[1]))))
 
 
 def steps(r: Recursion, sizes: Mapping[str, int]) -> int:
     """The length of the recurrences between pairs, 1 without."""
     looping = [d for e in r.used if e.space == "pair" and e.recurrent for d in e.dims]
-    return max((size_number(d.size, sizes) for d in looping), default=1)
+    return max((number(d.size, sizes.__getitem__) for d in looping), default=1)
 
 
 def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
-    return own * sum(_weight(v, sizes) for v in walk(cast(Value, e.value)))
+    return own * sum(_weight(v, sizes) for v in walk(e.value))
 
 
 def _weight(v: Value, sizes: Mapping[str, int]) -> int:
@@ -111,15 +113,11 @@ def _weight(v: Value, sizes: Mapping[str, int]) -> int:
         case Num() | Given() | Constant() | SizeValue() | FeatureDim() | Add() | Mul() | Ind() | Fn() | Soft():
             return 1
         case Sum():
-            return size_number(v.sym.size, sizes)
+            return number(v.sym.size, sizes.__getitem__)
         case Gram():
             return sizes.get("feature", 1)
-        case Expect1():
-            return FLOPS1
-        case Expect2():
-            return FLOPS2
-        case ExpectJ():
-            return FLOPS_JOINT
+        case Expect():
+            return FLOPS_JOINT if by_quadrature(v) else FLOPS1 if len(v.law.means) == 1 else FLOPS2
         case Radial():
             return nodes(v.within) * FLOPS2 * (1 if v.theta is None else 3)
         case _:
@@ -127,10 +125,10 @@ def _weight(v: Value, sizes: Mapping[str, int]) -> int:
 
 
 def plan(
-    r: Recursion, call: Call, sizes: Mapping[str, int], itemsize: int, budget: int | None, side: int | None = None
+    r: Recursion, call: Call, sizes: Mapping[str, int], itemsize: int, budget: int | None, kind: str = "cpu"
 ) -> Plan:
-    """The blocks of a call within a budget of bytes, or as large as is fast."""
-    return planned(call, needed(r, sizes, itemsize), budget, side or tile(r, sizes, itemsize))
+    """The blocks of a call within a budget of bytes, or as large as is fast on a kind of device."""
+    return planned(call, needed(r, sizes, itemsize), budget, tile(r, sizes, itemsize, kind))
 
 
 def cost(r: Recursion, call: Call, sizes: Mapping[str, Any], dtype: torch.dtype, budget: int | None) -> Cost:

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, assert_never, cast
+from typing import Any, assert_never
 
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.entries.functions_of import by_quadrature
+from netsor.compilers.derive.entries.indices import Sym
+from netsor.compilers.derive.entries.traversal import walk
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Constant,
     Entry,
-    Expect1,
-    Expect2,
-    ExpectJ,
+    Expect,
     FeatureDim,
     Fn,
     Given,
@@ -34,9 +35,7 @@ from netsor.compilers.derive.entries.values import (
     SizeValue,
     Soft,
     Sum,
-    Sym,
     Value,
-    walk,
 )
 from netsor.compilers.derive.recursion import Recursion, entries_in
 from netsor.compilers.expectation.quadrature import line
@@ -116,12 +115,8 @@ def elements(dims: tuple[Sym, ...], sizes: Mapping[str, int]) -> int:
     """How many numbers an entry holds for one input or pair."""
     total = 1
     for s in dims:
-        total *= size_number(s.size, sizes)
+        total *= number(s.size, sizes.__getitem__)
     return total
-
-
-def size_number(size: ir.Size, sizes: Mapping[str, int]) -> int:
-    return number(size, sizes.__getitem__)
 
 
 def alive(r: Recursion, sizes: Mapping[str, int]) -> int:
@@ -164,7 +159,7 @@ def needed(r: Recursion, sizes: Mapping[str, int], itemsize: int) -> Bytes:
     outputs = (*r.results.values(), *r.terms.values())
     result = sum(elements(q.dims, sizes) for q in outputs)
     numeric = _by_values(r)
-    read = {x for v in [*(cast(Value, e.value) for e in pairs), *(q.value for q in outputs)] for x in entries_in(v)}
+    read = {x for v in [*(e.value for e in pairs), *(q.value for q in outputs)] for x in entries_in(v)}
     kept = sum(own[x] * (ROOTS + (2 * SERIES if numeric else 0)) for x in read if x.space == "input")
     widest = max((own[e] for e in singles), default=0)
     series = 2 * SERIES * sum(own[e] for e in singles) if numeric else 0
@@ -197,13 +192,13 @@ def _data(r: Recursion, sizes: Mapping[str, int]) -> int:
 def _size(var: ir.Var, sizes: Mapping[str, int]) -> int:
     total = 1
     for d in var.dims:
-        total *= size_number(d.size, sizes)
+        total *= number(d.size, sizes.__getitem__)
     return total
 
 
 def _values(entries: Any) -> Iterator[Value]:
     for e in entries:
-        yield from walk(cast(Value, e.value))
+        yield from walk(e.value)
 
 
 # ---------------------------------------------------------------- nodes
@@ -211,16 +206,15 @@ def _values(entries: Any) -> Iterator[Value]:
 
 def _by_values(r: Recursion) -> bool:
     """Is a function expanded in a series, or integrated, for want of a closed form?"""
-    return any(isinstance(v, Expect1 | Expect2) and not _closed(v) for v in _values(r.used))
+    return any(isinstance(v, Expect) and not by_quadrature(v) and not _closed(v) for v in _values(r.used))
 
 
 def _joint(r: Recursion) -> bool:
-    return any(isinstance(v, ExpectJ | Radial) for v in _values(r.used))
+    return any(map(by_quadrature, _values(r.used)))
 
 
-def _closed(v: Expect1 | Expect2) -> bool:
-    kinds = _kinds(v.f) | (_kinds(v.g) if isinstance(v, Expect2) else frozenset())
-    return any(kinds <= family for family in CLOSED)
+def _closed(v: Expect) -> bool:
+    return any(_kinds(v.f) <= family for family in CLOSED)
 
 
 @lru_cache(maxsize=1024)
@@ -240,7 +234,7 @@ def _kind(h: sp.Expr) -> str:
 def _work(entries: list[Entry], own: Mapping[Entry, int], sizes: Mapping[str, int]) -> Work:
     found = Work()
     for e in entries:
-        for v in walk(cast(Value, e.value)):
+        for v in walk(e.value):
             found |= _work_of(v, own[e], sizes)
     return found
 
@@ -248,11 +242,8 @@ def _work(entries: list[Entry], own: Mapping[Entry, int], sizes: Mapping[str, in
 def _work_of(v: Value, own: int, sizes: Mapping[str, int]) -> Work:
     """Bytes of the nodes of one value's quadrature, for an entry of `own` numbers."""
     match v:
-        case Expect1() | Expect2():
-            held = 0 if _closed(v) else 8 * VALUES * line.CHUNK  # more than one integral for each entry holds
-            return Work(held, held)
-        case ExpectJ():
-            return Work(8 * VALUES * POLAR * own, 8 * VALUES * JOINT)
+        case Expect():
+            return _work_of_expectation(v, own)
         case Radial():
             held = 8 * VALUES * RADIAL + _held(v, sizes)
             return Work(held, held)
@@ -265,6 +256,13 @@ def _work_of(v: Value, own: int, sizes: Mapping[str, int]) -> Work:
             assert_never(v)
 
 
+def _work_of_expectation(v: Expect, own: int) -> Work:
+    if by_quadrature(v):
+        return Work(8 * VALUES * POLAR * own, 8 * VALUES * JOINT)
+    held = 0 if _closed(v) else 8 * VALUES * line.CHUNK  # more than one integral for each entry holds
+    return Work(held, held)
+
+
 def _held(v: Radial, sizes: Mapping[str, int]) -> int:
     """Bytes of the covariances at all nodes of a radial integral, which is done for one pair of batches at a time."""
     one, two = (elements(side.rows, sizes) for side in v.sides)
@@ -274,18 +272,18 @@ def _held(v: Radial, sizes: Mapping[str, int]) -> int:
 
 def _saved_nodes(entries: list[Entry], sizes: Mapping[str, int]) -> int:
     """What autograd keeps of the nodes of quadratures, for one input or pair."""
-    return sum(_saved(v, elements(e.dims, sizes), sizes) for e in entries for v in walk(cast(Value, e.value)))
+    return sum(_saved(v, elements(e.dims, sizes), sizes) for e in entries for v in walk(e.value))
 
 
 def _saved(v: Value, own: int, sizes: Mapping[str, int]) -> int:
     match v:
         case Radial():
             return _held(v, sizes)
-        case ExpectJ():
-            return 8 * SAVED * POLAR * own
+        case Expect():
+            return 8 * SAVED * POLAR * own if by_quadrature(v) else 0
         case (
             Num() | Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Mul() | Sum()
-            | Ind() | Fn() | Soft() | Expect1() | Expect2()
+            | Ind() | Fn() | Soft()
         ):  # fmt: skip
             return 0
         case _:

@@ -16,8 +16,8 @@ from netsor.compilers.budget.progress import Progress
 from netsor.errors import InputError
 
 Block = tuple[slice, slice]
-CACHE = 1024 * 1024  # bytes of one tensor of a block
-HELD = 16 * 1024 * 1024  # bytes of all steps of one tensor of a recurrence
+CACHE = {"cpu": 1 << 20, "cuda": 64 << 20}  # bytes of one tensor of a block: in cache; or worth a launch and a wait
+HELD = {"cpu": 16 << 20, "cuda": 256 << 20}  # bytes of all steps of one tensor of a recurrence
 AT_ONCE = 64 * 1024 * 1024  # bytes for the quantities of the inputs that are computed together
 ALL = 1 << 62
 
@@ -30,6 +30,10 @@ class Limits:
     tile: int | None = None
     progress: bool | None = None
     shown: Progress | None = None
+
+    def __post_init__(self) -> None:
+        if self.tile is not None and not (isinstance(self.tile, int) and self.tile > 0):
+            raise InputError(f"tile is a number of inputs from 1, got {self.tile!r}", code="NT606", hint="tile=512")
 
 
 @dataclass(frozen=True)
@@ -180,13 +184,15 @@ def _largest(most: int, fits: Callable[[int], bool]) -> int:
 # ---------------------------------------------------------------- sizes of blocks
 
 
-def default_tile(elements: int, itemsize: int, steps: int = 1) -> int:
-    """Inputs per side of a block so that one tensor of the block fits in cache, or, in a recurrence, one of its steps.
+def default_tile(elements: int, itemsize: int, steps: int = 1, kind: str = "cpu") -> int:
+    """Inputs per side of a block so that one tensor of the block fits in cache, or, in a recurrence, one of its steps;
+    on a GPU so that it keeps the device busy.
 
     All `steps` of a recurrence are kept, in at most HELD bytes a tensor.
     """
-    one = itemsize * max(1, elements)
-    return max(1, math.isqrt(CACHE // one), math.isqrt(min(CACHE * steps, HELD) // one) if steps > 1 else 1)
+    one, cache = itemsize * max(1, elements), CACHE.get(kind, CACHE["cpu"])
+    held = min(cache * steps, HELD.get(kind, HELD["cpu"]))
+    return max(1, math.isqrt(cache // one), math.isqrt(held // one) if steps > 1 else 1)
 
 
 def evened(tile: int, count: int) -> int:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netsor import facts, ir
+from netsor.compilers.derive.entries.arithmetic import add, mul
+from netsor.compilers.derive.entries.indices import Copy, Sym
 from netsor.compilers.derive.entries.terms import Terms, dense, inside, scale, sum_left, swap
-from netsor.compilers.derive.entries.values import ONE, Copy, Num, Sym, Value, add, mul
-from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.entries.values import ONE, SECOND_MOMENT, Kind, Num, Value
+from netsor.compilers.derive.references import Ref
 from netsor.compilers.derive.rules import readouts_flip
 from netsor.errors import CheckError, UnsupportedError
 from netsor.functions import exact
@@ -26,9 +28,7 @@ def tangent_terms(d: Derivation) -> dict[str, Term]:
     """The tangent kernel with one array trained at a time; needs no backward lines."""
     out = {}
     for line in facts.trained(d.program.lines):
-        kind = f"T_{line.out.name}"
-        d.rules.trained[kind] = line.out
-        out[line.out.name] = d.kernel_value(kind)
+        out[line.out.name] = d.kernel_value(Kind("T", line.out))
     return out
 
 
@@ -90,11 +90,11 @@ class _Terms:
     def _pair_of_uses(self, line: ir.InputMatrix, a: ir.MatMul, b: ir.MatMul) -> Value:
         """Σ E[dy dȳ] E[z z̄], the matrix's own axes unified, all others summed separately."""
         own = line.out.axes
-        left = self._symbols(a.out.dims, 1)
-        right = self._symbols(b.out.dims, 2) | {x: left[x] for x in own}
-        dy = self._ref(self.gradient[a.out], 1, left), self._ref(self.gradient[b.out], 2, right)
-        z = self._ref(a.vector, 1, left), self._ref(b.vector, 2, right)
-        terms = self.d.after(self.d.rules.second_moment(*dy), "K", *z)
+        left = self._symbols(a.out.dims, Copy.FIRST)
+        right = self._symbols(b.out.dims, Copy.SECOND) | {x: left[x] for x in own}
+        dy = self._ref(self.gradient[a.out], Copy.FIRST, left), self._ref(self.gradient[b.out], Copy.SECOND, right)
+        z = self._ref(a.vector, Copy.FIRST, left), self._ref(b.vector, Copy.SECOND, right)
+        terms = self.d.after(self.d.rules.second_moment(*dy), SECOND_MOMENT, *z)
         summed = [s for x, s in left.items() if x not in own], [s for x, s in right.items() if x not in own]
         return self._total(terms, *summed, [left[x] for x in own])
 
@@ -103,15 +103,14 @@ class _Terms:
     def _vector(self, line: ir.InputVector) -> Value:
         """Σ over the array's own axes E[db db̄]."""
         db = self.gradient[line.out]
-        left = self._symbols(line.out.dims, 1)
-        terms = self.d.rules.second_moment(self._ref(db, 1, left), self._ref(db, 2, left))
+        left = self._symbols(line.out.dims, Copy.FIRST)
+        terms = self.d.rules.second_moment(self._ref(db, Copy.FIRST, left), self._ref(db, Copy.SECOND, left))
         weight = exact(line.multiplier) ** 2 * exact(facts.ratio(line.out.rows)) / self.n_out
         return mul(Num(weight), self._total(terms, [], [], list(left.values())))
 
     def _readout(self, line: ir.InputVector) -> Value:
         outputs = [o for o in self.d.program.outputs if o.readout is line.out]
-        kind = f"T_{line.out.name}"
-        self.d.rules.trained[kind] = line.out
+        kind = Kind("T", line.out)
         return add(*(self.d.readout_term(kind, a, b) for a in outputs for b in outputs))
 
     # ------------------------------------------------------------ symbols
@@ -137,7 +136,7 @@ class _Terms:
 
 def _in_both(s: Sym) -> Value:
     """1 where a symbol of the first copy is inside the second copy's axis too: an array's elements that both use."""
-    return ONE if isinstance(s.size, int) else inside(s, s._replace(copy=2))
+    return ONE if isinstance(s.size, int) else inside(s, s._replace(copy=Copy.SECOND))
 
 
 def _missing(array: ir.Var, of: ir.Var) -> CheckError:

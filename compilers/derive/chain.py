@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import sympy as sp
 
+from netsor.compilers.derive.entries.arithmetic import mul
 from netsor.compilers.derive.entries.functions_of import Sides, derivative
 from netsor.compilers.derive.entries.terms import Term, Terms, collect
-from netsor.compilers.derive.entries.values import mul
+from netsor.compilers.derive.entries.values import Kind
 from netsor.compilers.derive.normalised import Normalised
-from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.scope import Scope
+from netsor.compilers.derive.references import Ref, Scope
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.expectations import Expectations
@@ -30,7 +30,7 @@ class ChainRule:
     def __init__(self, expectations: Expectations) -> None:
         self.e = expectations
 
-    def tangent(self, kind: str, a: Ref, b: Ref) -> Terms:
+    def tangent(self, kind: Kind, a: Ref, b: Ref) -> Terms:
         """Θ(F, Ḡ) of two references."""
         scope = Scope()
         left = self._collapsed(scope, self.e._expression(scope, a, False), False)
@@ -42,7 +42,7 @@ class ChainRule:
         return self.slopes(kind, scope, sides, mine, theirs)
 
     def slopes(
-        self, kind: str, scope: Scope, sides: Sides, mine: list[sp.Symbol], theirs: list[sp.Symbol]
+        self, kind: Kind, scope: Scope, sides: Sides, mine: list[sp.Symbol], theirs: list[sp.Symbol]
     ) -> Terms:  # fmt: skip
         """Σ_ij E[∂_i F ∂_j Ḡ] Θ(u_i, v_j) over some of the variables."""
         out: list[Term] = []

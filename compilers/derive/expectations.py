@@ -22,6 +22,10 @@ import sympy as sp
 from netsor import ir
 from netsor.compilers.derive import indexing
 from netsor.compilers.derive.chain import ChainRule
+from netsor.compilers.derive.entries.arithmetic import add, mul, rewrite
+from netsor.compilers.derive.entries.functions_of import separated, variable
+from netsor.compilers.derive.entries.indices import Renaming
+from netsor.compilers.derive.entries.scalars import scalar_function
 from netsor.compilers.derive.entries.terms import (
     NONE,
     UNIT,
@@ -34,20 +38,7 @@ from netsor.compilers.derive.entries.terms import (
     scale,
     single,
 )
-from netsor.compilers.derive.entries.values import (
-    ZERO,
-    Copy,
-    Expect1,
-    Expect2,
-    ExpectJ,
-    Num,
-    Renaming,
-    Sym,
-    Value,
-    add,
-    mul,
-    rewrite,
-)
+from netsor.compilers.derive.entries.values import SECOND_MOMENT, ZERO, Expect, Kind, Law, Num, Value
 from netsor.compilers.derive.nodes import (
     AnyNode,
     Atom,
@@ -59,21 +50,16 @@ from netsor.compilers.derive.nodes import (
     One,
     Product,
     Reduced,
-    is_node_symbol,
     unsupported,
 )
 from netsor.compilers.derive.normalised import Normalised, radius_of
-from netsor.compilers.derive.requests import Ref
-from netsor.compilers.derive.scalars import scalar_function
-from netsor.compilers.derive.scope import Scope
+from netsor.compilers.derive.references import Ref, Scope
 from netsor.errors import UnsupportedError
 from netsor.functions import Head, expression_parity
+from netsor.indexing import index_map
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules
-
-Z = sp.Symbol("z", real=True)
-
 
 Monomial = tuple[sp.Expr, ...]
 
@@ -85,9 +71,9 @@ class Expectations:
 
     # ------------------------------------------------------------ entry points
 
-    def pair(self, kind: str, a: Ref, b: Ref) -> Terms:
+    def pair(self, kind: Kind, a: Ref, b: Ref) -> Terms:
         """K or T where neither side expands."""
-        if kind != "K":
+        if kind != SECOND_MOMENT:
             return ChainRule(self).tangent(kind, a, b)
         scope = Scope()
         left, right = self._expression(scope, a, False), self._expression(scope, b, True)
@@ -99,23 +85,21 @@ class Expectations:
 
     def _expression(self, scope: Scope, a: Ref, right: bool) -> sp.Expr:
         """The node as an expression over variables of the scope; a Fun is opened, anything else is a variable."""
-        node = cast(AnyNode, a.node)
-        if not isinstance(node, Fun):
+        if not isinstance(a.node, Fun):
             return scope.add(a, right)
-        return self._open(scope, node.expr, node.args, a, right)
+        return self._open(scope, a.node.expr, a.node.args, a, right)
 
-    def _open(self, scope: Scope, expr: sp.Expr, nodes: Sequence[object], a: Ref, right: bool) -> sp.Expr:
+    def _open(self, scope: Scope, expr: sp.Expr, nodes: Sequence[AnyNode], a: Ref, right: bool) -> sp.Expr:
         table: dict[sp.Basic, sp.Basic] = {}
-        for n in nodes:
-            child = cast(AnyNode, n)
+        for child in nodes:
             one = isinstance(child, One)
             table[child.symbol] = sp.Integer(1) if one else scope.add(self.rules.q.child(a, child, a.copy), right)
         for s in expr.free_symbols:
-            if s not in table and not is_node_symbol(cast(sp.Symbol, s)):
-                value = self.rules.scalar(self.normal.scalar_of[cast(sp.Symbol, s)], a.copy, dict(a.binding))
+            if s not in table and s in self.normal.scalar_of:
+                value = self.rules.scalar(self.normal.scalar_of[s], a.copy, dict(a.binding))
                 plain = isinstance(value, Num) and value.value.is_number
                 table[s] = cast(Num, value).value if plain else scope.scalar(value)
-        return cast(sp.Expr, expr.xreplace(table))
+        return expr.xreplace(table)
 
     # ------------------------------------------------------------ expectation of an expression
 
@@ -145,7 +129,7 @@ class Expectations:
 
     @staticmethod
     def _constant(scope: Scope, expr: sp.Expr) -> Value:
-        names = sorted(cast("set[sp.Symbol]", expr.free_symbols), key=lambda s: s.name)
+        names = sorted(expr.free_symbols, key=lambda s: s.name)
         return scalar_function(expr, names, [scope.scalars[s] for s in names])
 
     def _monomial(self, scope: Scope, factors: Monomial) -> Terms:
@@ -165,19 +149,20 @@ class Expectations:
 
     def _unified(self, scope: Scope, expr: sp.Expr, deltas: Deltas, component: Monomial | None = None) -> Terms:
         """The expectation with right symbols replaced by left ones, so that equal references merge."""
-        table = cast("dict[Sym, Sym]", right_to_left(deltas))
+        table = right_to_left(deltas)
         if not table:
             return self.expect(scope, expr) if component is None else self._component(scope, component)
-        inner = Scope(scalars={s: rewrite(v, Renaming(dict(table))) for s, v in scope.scalars.items()})
+        inner = Scope(scalars={s: rewrite(v, Renaming(table)) for s, v in scope.scalars.items()})
         moved: dict[sp.Basic, sp.Basic] = {}
-        for s in sorted(cast("set[sp.Symbol]", expr.free_symbols) & scope.refs.keys(), key=lambda s: s.name):
+        for s in self._variables(scope, expr):
             moved[s] = inner.add(scope.refs[s].renamed(table), s in scope.right)
-        return self.expect(inner, cast(sp.Expr, expr.xreplace(moved)))
+        return self.expect(inner, expr.xreplace(moved))
 
     # ------------------------------------------------------------ components
 
     def _variables(self, scope: Scope, expr: sp.Expr) -> list[sp.Symbol]:
-        return sorted(cast("set[sp.Symbol]", expr.free_symbols & scope.refs.keys()), key=lambda s: int(s.name[1:]))
+        inside = expr.free_symbols
+        return [s for s in scope.refs if s in inside]
 
     def _is_gaussian(self, scope: Scope, s: sp.Symbol) -> bool:
         return scope.refs[s].node.id in self.normal.gaussian
@@ -227,24 +212,23 @@ class Expectations:
     def _substitute(self, scope: Scope, expr: sp.Expr, s: sp.Symbol, right: bool) -> sp.Expr:
         """A non-Gaussian variable replaced by its definition, one level."""
         ref = scope.refs[s]
-        node = cast(AnyNode, ref.node)
+        node = ref.node
         match node:
             case Fun():
                 body = self._open(scope, node.expr, node.args, ref, right)
             case Lin():
                 body = sp.Integer(0)
-                for c, n in node.terms:
-                    child = cast(AnyNode, n)
+                for c, child in node.terms:
                     body += self._open(scope, c * child.symbol, (child,), ref, right)
             case Indexed():
-                if not isinstance(node.line, ir.Rename):
+                if not index_map(node.line).is_renaming:
                     raise _not_gaussian(node)
                 body = scope.add(indexing.renamed(self.rules.q, ref), right)
             case One() | Atom() | DataNode() | Product() | Reduced():
                 raise _not_gaussian(node)
             case _:
                 assert_never(node)
-        return cast(sp.Expr, expr.xreplace({s: body}))
+        return expr.xreplace({s: body})
 
     # ------------------------------------------------------------ Gaussian components
 
@@ -273,7 +257,7 @@ class Expectations:
         left = [s for s in variables if s not in scope.right]
         right = [s for s in variables if s in scope.right]
         if len(variables) == 2 and not expr.free_symbols & scope.scalars.keys():
-            split = _split_product(expr, *variables)
+            split = separated(expr, *variables)
             if split is not None:
                 return self._two(scope, split, variables, means, bool(left) and bool(right))
         return self._many(scope, expr, variables, means)
@@ -285,10 +269,10 @@ class Expectations:
     def _one(self, scope: Scope, expr: sp.Expr, s: sp.Symbol, means: dict[sp.Symbol, Value]) -> Value:
         k = self._covariance(scope, s, s, means)
         mean = None if means[s] == ZERO else means[s]
-        f, params = _parameters(scope, expr.xreplace({s: Z}))
+        f, params = _parameters(scope, expr.xreplace({s: variable(0)}))
         if k == ZERO and mean is None and not params:
-            return Num(sp.sympify(f.subs(Z, 0)))
-        return Expect1(f, k, mean, params)
+            return Num(sp.sympify(f.subs(variable(0), 0)))
+        return Expect(f, Law((k,), (), (mean,)), params)
 
     def _two(
         self, scope: Scope, split: tuple[sp.Expr, sp.Expr], variables: list[sp.Symbol], means: dict[sp.Symbol, Value],
@@ -324,12 +308,12 @@ class Expectations:
         self, scope: Scope, f: sp.Expr, g: sp.Expr, x: sp.Symbol, y: sp.Symbol, k12: Value,
         means: dict[sp.Symbol, Value],
     ) -> Value:  # fmt: skip
-        rank: dict[Copy, int] = {0: 0, "s": 1, "m": 1, 1: 1, 2: 2}
-        if rank[scope.refs[y].copy] < rank[scope.refs[x].copy]:
+        if scope.refs[y].copy.side < scope.refs[x].copy.side:
             x, y, f, g = y, x, g, f
         k11, k22 = self._covariance(scope, x, x, means), self._covariance(scope, y, y, means)
         m1, m2 = (None if means[s] == ZERO else means[s] for s in (x, y))
-        return Expect2(f.xreplace({x: Z}), g.xreplace({y: Z}), k11, k22, k12, m1, m2)
+        product = f.xreplace({x: variable(0)}) * g.xreplace({y: variable(1)})
+        return Expect(product, Law((k11, k22), (k12,), (m1, m2)))
 
     def _many(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]) -> Terms:
         """Moments are entries of their own, which higher ones read."""
@@ -349,19 +333,19 @@ class Expectations:
         if len(apart) > 1:
             return single(mul(*(dense(self.expect(scope, part)) for part in apart)))
         bare = [f for f in sp.Mul.make_args(expr) if f.is_Symbol and f in scope.refs]
-        rest_variables = len(variables) > 2 or _split_product(expr, *variables) is None
+        rest_variables = len(variables) > 2 or separated(expr, *variables) is None
         if bare and rest_variables and not _jumps(expr):
             return self._stein(scope, expr, bare[-1], variables, means)
         power = next((f for f in sp.Mul.make_args(expr) if f.is_Pow and f.base in scope.refs and _whole(f.exp)), None)
         if power is not None and rest_variables and not _jumps(expr):
             return self._stein(scope, expr, power.base, variables, means)
-        cov = []
-        for i, s in enumerate(variables):
-            cov += [self._covariance(scope, s, t, means) for t in variables[i:]]
-        names = {s: sp.Symbol(f"z{i}", real=True) for i, s in enumerate(variables)}
+        pairs = {p: self._covariance(scope, *p, means) for p in itertools.combinations_with_replacement(variables, 2)}
+        variances = tuple(pairs[s, s] for s in variables)
+        covariances = tuple(pairs[p] for p in itertools.combinations(variables, 2))
+        names = {s: variable(i) for i, s in enumerate(variables)}
         f, params = _parameters(scope, expr)
         m = tuple(None if means[s] == ZERO else means[s] for s in variables)
-        return single(ExpectJ(cast(sp.Expr, f.xreplace(names)), tuple(cov), m, params))
+        return single(Expect(f.xreplace(names), Law(variances, covariances, m), params))
 
     def _uncorrelated(
         self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]
@@ -375,7 +359,7 @@ class Expectations:
         for s, t in itertools.combinations(variables, 2):
             if self._covariance(scope, s, t, means) != ZERO:
                 joined.add_edge(s, t)
-        sets = sorted(nx.connected_components(joined), key=lambda group: min(int(s.name[1:]) for s in group))
+        sets = sorted(nx.connected_components(joined), key=lambda group: min(map(variables.index, group)))
         numbers = [f for f in factors if not self._variables(scope, f)]
         parts = [sp.Mul(*(f for f in factors if any(s in group for s in self._variables(scope, f)))) for group in sets]
         return [sp.Mul(parts[0], *numbers), *parts[1:]]
@@ -429,7 +413,7 @@ def _bare_product(factors: Monomial) -> list[sp.Symbol] | None:
     out: list[sp.Symbol] = []
     for f in factors:
         if f.is_Symbol:
-            out.append(cast(sp.Symbol, f))
+            out.append(f)
         elif f.is_Pow and f.base.is_Symbol and f.exp == 2:
             out += [f.base, f.base]
         else:
@@ -442,23 +426,11 @@ def _powers(expr: sp.Expr) -> dict[sp.Symbol, int] | None:
     pairs = [f.as_base_exp() for f in sp.Mul.make_args(expr)]
     if not all(base.is_Symbol and _whole(exponent) for base, exponent in pairs):
         return None
-    return {cast(sp.Symbol, base): int(exponent) for base, exponent in pairs}
+    return {base: int(exponent) for base, exponent in pairs}
 
 
 def _is_bare(factors: Monomial) -> bool:
     return _bare_product(factors) is not None
-
-
-def _split_product(expr: sp.Expr, x: sp.Symbol, y: sp.Symbol) -> tuple[sp.Expr, sp.Expr] | None:
-    """expr = f(x) g(y), or None."""
-    f: list[sp.Expr] = []
-    g: list[sp.Expr] = []
-    for factor in sp.Mul.make_args(expr):
-        has = factor.has(x), factor.has(y)
-        if has == (True, True):
-            return None
-        (g if has[1] else f).append(factor)
-    return sp.Mul(*f), sp.Mul(*g)
 
 
 def _jumps(expr: sp.Expr) -> bool:
@@ -472,6 +444,6 @@ def _odd(expr: sp.Expr, variables: tuple[sp.Symbol, ...]) -> bool:
 
 
 def _parameters(scope: Scope, expr: sp.Expr) -> tuple[sp.Expr, tuple[Value, ...]]:
-    used = sorted(cast("set[sp.Symbol]", expr.free_symbols) & scope.scalars.keys(), key=lambda s: s.name)
+    used = sorted(expr.free_symbols & scope.scalars.keys(), key=lambda s: s.name)
     table = {s: ir.param(i) for i, s in enumerate(used)}
-    return cast(sp.Expr, expr.xreplace(table)), tuple(scope.scalars[s] for s in used)
+    return expr.xreplace(table), tuple(scope.scalars[s] for s in used)

@@ -8,30 +8,30 @@ through, and a diagonal structure inside becomes one outside.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
 
 from netsor import ir
-from netsor.compilers.derive.entries.terms import Deltas, Term, Terms, collect, sum_left, swap
-from netsor.compilers.derive.entries.values import (
-    ZERO,
+from netsor.compilers.derive.entries.arithmetic import mul, rewrite, sum_over
+from netsor.compilers.derive.entries.indices import (
     ComposedIndexError,
     Const,
     Copy,
-    Ind,
     Index,
     Inv,
     Off,
     Renaming,
     Sym,
-    Value,
     Win,
-    mul,
-    rewrite,
-    sum_over,
-    symbols,
+    copy_over,
 )
-from netsor.compilers.derive.nodes import AnyNode, Indexed
-from netsor.compilers.derive.requests import Ref, Requests
+from netsor.compilers.derive.entries.terms import Deltas, Term, Terms, collect, sum_left, swap
+from netsor.compilers.derive.entries.traversal import symbols
+from netsor.compilers.derive.entries.values import MEAN, ZERO, Ind, Kind, Space, Value
+from netsor.compilers.derive.nodes import Indexed
+from netsor.compilers.derive.references import AnyRef, Ref, ScalarRef
+from netsor.compilers.derive.requests import Requests
+from netsor.indexing import IndexMap, Read, index_map
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules
@@ -51,21 +51,14 @@ class Map:
         self.summed: list[Sym] = []
         self.both: set[Sym] = set()  # fresh symbols that are an index of both inputs
         sizes = {d.axis: d for d in dims}
-        match line:
-            case ir.Window():
-                self._window(line, q, sizes, copy)
-            case ir.Unwindow():
-                self._unwindow(line, q, sizes, copy)
-            case ir.At():
-                self._at(line, q, sizes, copy)
-            case ir.Place():
-                self._place(line, copy)
-            case ir.Shift():
-                self._shift(line, q, sizes, copy)
-            case ir.Rename():
-                raise AssertionError("a renamed axis keeps its symbol")
-            case _:
-                assert_never(line)
+        m = index_map(line)
+        if m.transposed and m.tap is not None:
+            self.summed.append(self._inner(q, sizes[m.tap], copy, None, False))
+        for r in m.reads:
+            if m.transposed:
+                self._scattered(m, r, q, sizes, copy)
+            else:
+                self._gathered(m, r, q, sizes[r.axis], copy)
 
     def _inner(self, q: Requests, dim: ir.Dim, copy: Copy, index: Index | None, masked: bool) -> Sym:
         sym = q.fresh(dim, copy)
@@ -75,118 +68,107 @@ class Map:
             self.masked[sym] = masked
         return sym
 
-    def _at(self, line: ir.At, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        dim = sizes[line.axis]
-        own: Copy = 0 if isinstance(dim.size, int) else copy
-        self._inner(q, dim, copy, Const(line.index, dim.size, own), False)
+    def _gathered(self, m: IndexMap, r: Read, q: Requests, dim: ir.Dim, copy: Copy) -> None:
+        """The child at the position that is read."""
+        if r.at is None:
+            self._inner(q, dim, copy, Const(r.offsets[0], dim.size, copy_over(dim.size, copy)), False)
+        elif m.tap is not None:
+            wrap = dim.size if m.outside == "wrap" else None
+            index = Win(self.outer[r.at], self.outer[m.tap], r.offsets, r.stride, wrap)
+            self._inner(q, dim, copy, index, wrap is None)
+        else:
+            assert r.stride == 1 and m.outside != "wrap", "no index of the recursion says this"
+            self._inner(q, dim, copy, Off(self.outer[r.at], -r.offsets[0]), m.outside != "never")
 
-    def _shift(self, line: ir.Shift, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        self._inner(q, sizes[line.axis], copy, Off(self.outer[line.axis], line.by), True)
-
-    def _place(self, line: ir.Place, copy: Copy) -> None:
-        t = self.outer[line.axis]
-        own: Copy = 0 if isinstance(t.size, int) else copy
-        self.factors.append(Ind(t, Const(line.index, t.size, own), t.size, own))
-
-    def _window(self, line: ir.Window, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        wrap = line.outside == "wrap"
-        for i, axis in enumerate(line.axes):
-            offsets = tuple(o[i] for o in line.offsets)
-            index = Win(
-                self.outer[axis], self.outer[line.tap], offsets, line.stride[i], sizes[axis].size if wrap else None
-            )
-            self._inner(q, sizes[axis], copy, index, not wrap)
-
-    def _unwindow(self, line: ir.Unwindow, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
-        tap = q.fresh(sizes[line.tap], copy)
-        self.inner[line.tap] = tap
-        self.summed.append(tap)
-        for i, axis in enumerate(line.axes):
-            t = self.outer[axis]
-            offsets = tuple(o[i] for o in line.offsets)
-            wrap = t.size if line.outside == "wrap" else None
-            self._inner(q, sizes[axis], copy, Inv(t, tap, offsets, line.stride[i], wrap), True)
+    def _scattered(self, m: IndexMap, r: Read, q: Requests, sizes: dict[ir.Axis, ir.Dim], copy: Copy) -> None:
+        """The child where its position is the index outside."""
+        t = self.outer[r.axis]
+        if r.at is None:
+            own = copy_over(t.size, copy)
+            self.factors.append(Ind(t, Const(r.offsets[0], t.size, own), t.size, own))
+            return
+        (tap,) = self.summed
+        wrap = t.size if m.outside == "wrap" else None
+        self._inner(q, sizes[r.at], copy, Inv(t, tap, r.offsets, r.stride, wrap), True)
 
 
-def _key(line: ir.IndexForm) -> tuple[Any, ...]:
+def _key(line: ir.IndexForm) -> IndexMap:
     """What two index forms must share to count as the same map."""
-    match line:
-        case ir.Window() | ir.Unwindow():
-            return (type(line), line.axes, line.offsets, line.stride, line.outside)
-        case ir.At():
-            return (type(line), line.axis, line.index)
-        case ir.Shift():
-            return (type(line), line.axis, line.by)
-        case ir.Place() | ir.Rename():
-            return (id(line),)
-        case _:
-            assert_never(line)
+    return replace(index_map(line), tap=None)
 
 
-def own_copy(a: Ref) -> Copy:
+def own_copy(a: AnyRef) -> Copy:
     """The copy that a reference's data-sized axes belong to."""
-    if a.copy != 0:
+    if a.copy is not Copy.NONE:
         return a.copy
-    copy: Copy = 0
+    copy = Copy.NONE
     for s in a.symbols:
-        if s.copy not in (0, "m"):
+        if s.copy not in (Copy.NONE, Copy.SHORTER):
             return s.copy
-        copy = 1 if s.copy == "m" else copy
+        copy = Copy.FIRST if s.copy is Copy.SHORTER else copy
     return copy
 
 
+def form(a: Ref) -> Indexed:
+    """The index form that a reference is to."""
+    assert isinstance(a.node, Indexed)
+    return a.node
+
+
 def side(q: Requests, a: Ref) -> Map:
-    node = cast(Indexed, a.node)
-    return Map(q, node.line, dict(a.binding), node.line.of.dims, own_copy(a))
+    line = form(a).line
+    return Map(q, line, dict(a.binding), line.of.dims, own_copy(a))
 
 
 def child(q: Requests, a: Ref, inner: dict[ir.Axis, Sym]) -> Ref:
-    return q.child(a, cast(AnyNode, cast(Indexed, a.node).of), a.copy, inner)
+    return q.child(a, form(a).of, a.copy, inner)
 
 
 def renamed(q: Requests, a: Ref) -> Ref:
     """The child of a Rename, with its own axes bound to the parent's symbols."""
-    node = cast(Indexed, a.node)
-    line = cast(ir.Rename, node.line)
-    table = dict(a.binding)
-    return q.child(a, cast(AnyNode, node.of), a.copy, {old: table[new] for old, new in line.axes})
+    return q.child(a, form(a).of, a.copy, _renaming(form(a).line, dict(a.binding)))
+
+
+def _renaming(line: ir.IndexForm, table: Mapping[ir.Axis, Sym]) -> dict[ir.Axis, Sym]:
+    """The symbols of the axes of `of`."""
+    return {r.axis: table[r.at] for r in index_map(line).reads if r.at is not None}
 
 
 # ---------------------------------------------------------------- one side
 
 
-def one_sided(q: Requests, kind: str, a: Ref, b: Ref) -> Terms:
+def one_sided(q: Requests, kind: Kind, a: Ref, b: Ref) -> Terms:
     """K or T with an index form on the left, the child being asked in full."""
     m = side(q, a)
     return _apply(q, m, q.pair(kind, child(q, a, m.inner), b), _space(a, b))
 
 
-def mapped_mean(q: Requests, kind: str, a: Ref) -> Terms:
-    if isinstance(cast(Indexed, a.node).line, ir.Rename):
-        value = q.one(kind, renamed(q, a))
+def mapped_mean(q: Requests, a: Ref) -> Terms:
+    if index_map(form(a).line).is_renaming:
+        value = q.one(MEAN, renamed(q, a))
         return () if value == ZERO else ((frozenset(), value),)
     m = side(q, a)
-    value = q.one(kind, child(q, a, m.inner))
+    value = q.one(MEAN, child(q, a, m.inner))
     return () if value == ZERO else _apply(q, m, ((frozenset(), value),), _space(a, a))
 
 
-def mapped_scalar(rules: Rules, line: ir.IndexForm, a: Ref) -> Value:
+def mapped_scalar(rules: Rules, line: ir.IndexForm, a: ScalarRef) -> Value:
     """An index form of scalars."""
-    if isinstance(line, ir.Rename):
+    if index_map(line).is_renaming:
         table = dict(a.binding)
-        return rules.scalar(line.of, a.copy, table | {old: table[new] for old, new in line.axes})
+        return rules.scalar(line.of, a.copy, table | _renaming(line, table))
     m = Map(rules.q, line, dict(a.binding), line.of.dims, own_copy(a))
     value = rules.scalar(line.of, a.copy, dict(a.binding) | m.inner)
     terms = _apply(rules.q, m, ((frozenset(), value),), _space(a, a))
     return terms[0][1] if terms else ZERO
 
 
-def _space(a: Ref, b: Ref) -> Any:
-    copies = {own_copy(a), own_copy(b)} - {0}
+def _space(a: AnyRef, b: AnyRef) -> Space:
+    copies = {own_copy(a), own_copy(b)} - {Copy.NONE}
     return "const" if not copies else "pair" if len(copies) == 2 else "input"
 
 
-def _apply(q: Requests, m: Map, terms: Terms, space: Any) -> Terms:
+def _apply(q: Requests, m: Map, terms: Terms, space: Space) -> Terms:
     """Put a left map into a result."""
     out: list[Term] = []
     for deltas, value in terms:
@@ -211,12 +193,12 @@ def masks(m: Map, present: frozenset[Sym], bound: Mapping[Sym, Sym] | None = Non
     """
     shared = m.both | {left for r, left in (bound or {}).items() if left.copy != r.copy}
     return [
-        Ind(index, None, s.size, "m" if s in shared else s.copy)
+        Ind(index, None, s.size, Copy.SHORTER if s in shared else s.copy)
         for s, index in m.table.items() if m.masked[s] and s not in present
     ]  # fmt: skip
 
 
-def put(q: Requests, value: Value, table: dict[Sym, Index], space: Any) -> Value:
+def put(q: Requests, value: Value, table: dict[Sym, Index], space: Space) -> Value:
     """Replace plain symbols by indices; a composite value becomes an entry first."""
     if not table.keys() & symbols(value):
         return value
@@ -229,7 +211,7 @@ def put(q: Requests, value: Value, table: dict[Sym, Index], space: Any) -> Value
 # ---------------------------------------------------------------- both sides
 
 
-def joint(q: Requests, kind: str, a: Ref, b: Ref) -> Terms | None:
+def joint(q: Requests, kind: Kind, a: Ref, b: Ref) -> Terms | None:
     """The rule for equal maps on both sides; None when it does not apply."""
     if not (isinstance(a.node, Indexed) and isinstance(b.node, Indexed)):
         return None
@@ -237,7 +219,7 @@ def joint(q: Requests, kind: str, a: Ref, b: Ref) -> Terms | None:
     if _key(la) != _key(lb) or not _unifiable(la, lb, a, b):
         return None
     ma, mb = side(q, a), side(q, b)
-    if isinstance(la, ir.Unwindow):
+    if ma.summed:
         return _joint_unwindow(q, kind, a, b, ma, mb)
     _unify(ma, mb)
     terms = q.pair(kind, child(q, a, ma.inner), child(q, b, mb.inner))
@@ -245,18 +227,12 @@ def joint(q: Requests, kind: str, a: Ref, b: Ref) -> Terms | None:
 
 
 def _unifiable(la: ir.IndexForm, lb: ir.IndexForm, a: Ref, b: Ref) -> bool:
-    match la:
-        case ir.Window():
-            return isinstance(lb, ir.Window) and dict(a.binding)[la.tap] == dict(b.binding)[lb.tap]
-        case ir.At():
-            size = next(d.size for d in la.of.dims if d.axis == la.axis)
-            return isinstance(size, int) or own_copy(a) == own_copy(b)
-        case ir.Shift() | ir.Unwindow():
-            return True
-        case ir.Place() | ir.Rename():
-            return False
-        case _:
-            assert_never(la)
+    m, other = index_map(la), index_map(lb)
+    if m.transposed:
+        return m.tap is not None  # an element in its place is no index
+    if m.tap is not None and other.tap is not None:
+        return dict(a.binding)[m.tap] == dict(b.binding)[other.tap]
+    return all(isinstance(la.of.size(r.axis), int) for r in m.fixed) or own_copy(a) == own_copy(b)
 
 
 def _unify(ma: Map, mb: Map) -> None:
@@ -270,7 +246,7 @@ def _unify(ma: Map, mb: Map) -> None:
             del mb.table[other], mb.masked[other]
 
 
-def _apply_joint(q: Requests, ma: Map, mb: Map, terms: Terms, space: Any) -> Terms:
+def _apply_joint(q: Requests, ma: Map, mb: Map, terms: Terms, space: Space) -> Terms:
     out: list[Term] = []
     table = ma.table | mb.table
     for deltas, value in terms:
@@ -310,7 +286,7 @@ def _free(index: Index) -> Sym:
             assert_never(index)
 
 
-def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) -> Terms:
+def _joint_unwindow(q: Requests, kind: Kind, a: Ref, b: Ref, ma: Map, mb: Map) -> Terms:
     """Both sides sum over taps: a delta over taps is resolved first, then both sides move with one tap."""
     (ta,), (tb,) = ma.summed, mb.summed
     terms = q.pair(kind, child(q, a, ma.inner), child(q, b, mb.inner))
@@ -327,7 +303,7 @@ def _joint_unwindow(q: Requests, kind: str, a: Ref, b: Ref, ma: Map, mb: Map) ->
 
 
 def _same_tap(
-    q: Requests, ma: Map, right: dict[Sym, Any], deltas: frozenset[tuple[Sym, Sym]], value: Value, tap: Sym, space: Any
+    q: Requests, ma: Map, right: dict[Sym, Inv], deltas: Deltas, value: Value, tap: Sym, space: Space
 ) -> Terms:  # fmt: skip
     kept, bound, factors = _moved(deltas, ma.table, right)
     present = symbols(value) | bound.keys()

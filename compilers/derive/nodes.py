@@ -9,9 +9,10 @@ Nodes are interned: equal expressions are one node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never, cast
+from functools import cached_property
+from typing import Any, assert_never
 
 import sympy as sp
 
@@ -19,6 +20,7 @@ from netsor import facts, ir
 from netsor.compilers.derive.entries import labels
 from netsor.errors import UnsupportedError
 from netsor.facts import inputs_of, merge_dims
+from netsor.indexing import index_map
 from netsor.signs.flips import flips
 
 
@@ -37,9 +39,10 @@ class Node:
     def __hash__(self) -> int:
         return self.id
 
-    @property
+    @cached_property
     def symbol(self) -> sp.Symbol:
-        return node_symbol(self.id)
+        """The node in expressions; `Normal.node` finds it again."""
+        return sp.Symbol(f"z{self.id:06d}", real=True)
 
 
 @dataclass(eq=False, repr=False)
@@ -67,14 +70,14 @@ class Product(Node):
 
     matrix: ir.InputMatrix
     transposed: bool
-    of: Node
+    of: AnyNode
 
 
 @dataclass(eq=False, repr=False)
 class Lin(Node):
     """Σ c·node, c an expression in C-var symbols."""
 
-    terms: tuple[tuple[sp.Expr, Node], ...]
+    terms: tuple[tuple[sp.Expr, AnyNode], ...]
 
 
 @dataclass(eq=False, repr=False)
@@ -82,7 +85,7 @@ class Fun(Node):
     """A product of functions of nodes, `expr` in the nodes' and C-vars' symbols."""
 
     expr: sp.Expr
-    args: tuple[Node, ...]
+    args: tuple[AnyNode, ...]
 
 
 @dataclass(eq=False, repr=False)
@@ -90,24 +93,17 @@ class Indexed(Node):
     """An index form; the `of` of a scan's Shift is bound when its line is reached."""
 
     line: ir.IndexForm
-    of: Node
+    of: AnyNode
 
 
 @dataclass(eq=False, repr=False)
 class Reduced(Node):
     line: ir.Reduce
-    of: Node
+    of: AnyNode
 
 
+Source = Hashable  # what randomness a node is made of: a matrix, a block of vectors; the data
 AnyNode = One | Atom | DataNode | Product | Lin | Fun | Indexed | Reduced
-
-
-def node_symbol(i: int) -> sp.Symbol:
-    return sp.Symbol(f"z{i:06d}", real=True)
-
-
-def is_node_symbol(s: sp.Symbol) -> bool:
-    return s.name[0] == "z"
 
 
 @dataclass
@@ -116,6 +112,7 @@ class Normal:
 
     program: ir.ProgramLike
     nodes: list[AnyNode] = field(default_factory=list)
+    node: dict[sp.Symbol, AnyNode] = field(default_factory=dict)
     of_var: dict[ir.Var, AnyNode] = field(default_factory=dict)
     scalar_line: dict[ir.Var, ir.Line] = field(default_factory=dict)
     scalar_of: dict[sp.Symbol, ir.Var] = field(default_factory=dict)
@@ -123,14 +120,11 @@ class Normal:
     moment_node: dict[ir.Var, AnyNode] = field(default_factory=dict)
     line_index: dict[ir.Var, int] = field(default_factory=dict)
     gaussian: frozenset[int] = frozenset()
-    sources: dict[int, frozenset[Any]] = field(default_factory=dict)
+    sources: dict[int, frozenset[Source]] = field(default_factory=dict)
     sampled: frozenset[int] = frozenset()
     sampled_scalars: frozenset[ir.Var] = frozenset()
     blocks: dict[ir.Var, int] = field(default_factory=dict)
     zero_scalars: set[sp.Symbol] = field(default_factory=set)
-
-    def node_of(self, s: sp.Symbol) -> AnyNode:
-        return self.nodes[int(s.name[1:])]
 
 
 class Builder:
@@ -138,7 +132,7 @@ class Builder:
 
     def __init__(self, program: ir.ProgramLike) -> None:
         self.n = Normal(program)
-        self._interned: dict[Any, AnyNode] = {}
+        self._interned: dict[Hashable, AnyNode] = {}
         self._matrix = facts.matrices(program.lines)
         self._late: list[tuple[Indexed, ir.Var]] = []
         self._vanishing = vanishing_scalars(program)
@@ -147,6 +141,7 @@ class Builder:
     def _new(self, kind: type, name: str, dims: tuple[ir.Dim, ...], *more: Any, label: str | None = None) -> Any:
         node = kind(len(self.n.nodes), name, dims, *more, label=label or name)
         self.n.nodes.append(node)
+        self.n.node[node.symbol] = node
         return node
 
     def build(self) -> Normal:
@@ -178,7 +173,7 @@ class Builder:
                 of = self.n.of_var[line.of]
                 label = labels.unnamed(out, f"{of.label}_{line.op}")
                 self._set(out, self._new(Reduced, out.name, out.dims, line, of, label=label))
-            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+            case ir.IndexLine():
                 self._set(out, self._indexed(line))
             case ir.InputScalar() | ir.Moment() | ir.Softmax():
                 raise AssertionError("scalars are handled above")
@@ -247,7 +242,7 @@ class Builder:
         back = {d: e for e, d in pieces.items()}
         found: dict[sp.Expr, sp.Expr] = {}
         for term in sp.Add.make_args(sp.expand(flat)):
-            gens = [s for s in term.free_symbols if s in back or is_node_symbol(s)]
+            gens = [s for s in term.free_symbols if s in back or s in self.n.node]
             coefficient, rest = term.as_independent(*gens, as_Add=False) if gens else (term, sp.Integer(1))
             rest = rest.xreplace(back)
             found[rest] = found.get(rest, sp.Integer(0)) + coefficient
@@ -255,12 +250,12 @@ class Builder:
 
     def _opaque(self, expr: sp.Expr, pieces: dict[sp.Expr, sp.Symbol]) -> sp.Expr:
         """Maximal non-polynomial parts that involve nodes, replaced by dummies."""
-        if not any(is_node_symbol(s) for s in expr.free_symbols) or expr.is_Symbol:
+        if expr.is_Symbol or self.n.node.keys().isdisjoint(expr.free_symbols):
             return expr
         if expr.is_Add:
             return expr.func(*(self._opaque(a, pieces) for a in expr.args))
         if expr.is_Mul:
-            several = sum(1 for a in expr.args if any(is_node_symbol(s) for s in a.free_symbols)) > 1
+            several = sum(not self.n.node.keys().isdisjoint(a.free_symbols) for a in expr.args) > 1
             return expr.func(*(self._opaque(self._grouped(a) if several else a, pieces) for a in expr.args))
         if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
             return self._opaque(self._grouped(expr.base), pieces) ** expr.exp
@@ -276,22 +271,22 @@ class Builder:
         terms = self.monomials(expr)
         if len(terms) < 2 or not all(m.is_Symbol for m in terms):
             return expr
-        return self.linear([(c, self.n.node_of(m)) for m, c in terms.items()], None).symbol
+        return self.linear([(c, self.n.node[m]) for m, c in terms.items()], None).symbol
 
     def _affine_inside(self, expr: sp.Expr) -> sp.Expr:
         """The expression with affine combinations inside its functions replaced by nodes."""
-        if not any(is_node_symbol(s) for s in expr.free_symbols) or expr.is_Symbol:
+        if expr.is_Symbol or self.n.node.keys().isdisjoint(expr.free_symbols):
             return expr
         if not (expr.is_Add or expr.is_Mul):
             return expr.func(*(self._affine_inside(a) for a in expr.args))
-        affine: list[tuple[Any, Any]] = []
-        rest: list[tuple[Any, Any]] = []
+        affine: list[tuple[sp.Expr, sp.Expr]] = []
+        rest: list[tuple[sp.Expr, sp.Expr]] = []
         for monomial, coefficient in self.monomials(expr).items():
             (affine if monomial.is_Symbol or monomial == 1 else rest).append((coefficient, monomial))
         if sum(1 for _, m in affine if m != 1) == 0 or self._plain_scale(affine):
             grouped = sp.Add(*(c * m for c, m in affine))
         else:
-            node = self.linear([(c, self.one if m == 1 else self.n.node_of(m)) for c, m in affine], None)
+            node = self.linear([(c, self.one if m == 1 else self.n.node[m]) for c, m in affine], None)
             grouped = node.symbol
         return grouped + sp.Add(*(c * m for c, m in rest))
 
@@ -304,11 +299,11 @@ class Builder:
         if monomial == 1:
             return self.one
         if monomial.is_Symbol:
-            return self.n.node_of(monomial)
+            return self.n.node[monomial]
         if monomial not in self._interned:
-            args = tuple(self.n.node_of(s) for s in _sorted(monomial.free_symbols) if is_node_symbol(s))
-            scalars = [self.n.scalar_of[s] for s in _sorted(monomial.free_symbols) if not is_node_symbol(s)]
-            dims = merge_dims([*cast(Any, args), *scalars])
+            args = tuple(self.n.node[s] for s in _sorted(monomial.free_symbols) if s in self.n.node)
+            scalars = [self.n.scalar_of[s] for s in _sorted(monomial.free_symbols) if s not in self.n.node]
+            dims = merge_dims([*args, *scalars])
             self._interned[monomial] = self._new(Fun, name, dims, monomial, args)
             self._interned[monomial].label = self._function_label(monomial, name)
         if whole and labels.is_named(name):
@@ -320,7 +315,7 @@ class Builder:
         return labels.shortened(labels.of_expression(monomial.xreplace(table)), labels.of_term(name))
 
     def _label_of(self, s: sp.Symbol) -> str:
-        return self.n.node_of(s).label if is_node_symbol(s) else self.n.scalar_of[s].name
+        return self.n.node[s].label if s in self.n.node else self.n.scalar_of[s].name
 
     def linear(self, terms: Iterable[tuple[sp.Expr, AnyNode]], name: str | None) -> AnyNode:
         """Σ c·node as a node."""
@@ -332,7 +327,7 @@ class Builder:
             return kept[0][1]
         if kept not in self._interned:
             scalars = [self.n.scalar_of[s] for c, _ in kept for s in _sorted(c.free_symbols)]
-            dims = merge_dims([*cast(Any, (node for _, node in kept)), *scalars])
+            dims = merge_dims([*(node for _, node in kept), *scalars])
             label = name if name and labels.is_named(name) else labels.shortened(self._lin_name(kept), name or "sum")
             self._interned[kept] = self._new(Lin, name or self._lin_name(kept), dims, kept, label=label)
         return self._interned[kept]
@@ -355,11 +350,11 @@ def parents(node: AnyNode) -> tuple[AnyNode, ...]:
         case One() | Atom() | DataNode():
             return ()
         case Product() | Indexed() | Reduced():
-            return (cast(AnyNode, node.of),)
+            return (node.of,)
         case Lin():
-            return tuple(cast(AnyNode, n) for _, n in node.terms)
+            return tuple(n for _, n in node.terms)
         case Fun():
-            return cast("tuple[AnyNode, ...]", node.args)
+            return node.args
         case _:
             assert_never(node)
 
@@ -378,13 +373,13 @@ def find_facts(n: Normal) -> None:
     gaussian = {x.id for x in n.nodes if not isinstance(x, DataNode)}
     _fixpoint(n, lambda x: _not_gaussian(n, x, gaussian))
     n.gaussian = frozenset(gaussian)
-    sources: dict[int, set[Any]] = {x.id: set() for x in n.nodes}
+    sources: dict[int, set[Source]] = {x.id: set() for x in n.nodes}
     _fixpoint(n, lambda x: _grow_sources(n, x, sources))
     n.sources = {i: frozenset(s) for i, s in sources.items()}
     _find_sampled(n)
 
 
-def _fixpoint(n: Normal, update: Any) -> None:
+def _fixpoint(n: Normal, update: Callable[[AnyNode], bool]) -> None:
     changed = True
     while changed:
         changed = False
@@ -411,8 +406,8 @@ def _not_gaussian(n: Normal, x: AnyNode, gaussian: set[int]) -> bool:
     return out
 
 
-def _grow_sources(n: Normal, x: AnyNode, sources: dict[int, set[Any]]) -> bool:
-    new: set[Any]
+def _grow_sources(n: Normal, x: AnyNode, sources: dict[int, set[Source]]) -> bool:
+    new: set[Source]
     match x:
         case Product():
             new = {(x.matrix.out, x.transposed)}
@@ -456,13 +451,14 @@ def _find_sampled(n: Normal) -> None:
 def _consumes_size(line: ir.Line) -> bool:
     """Does the result depend on the size of an axis, which each sample has its own?"""
     match line:
-        case ir.Reduce() | ir.At():
+        case ir.Reduce():
             return not isinstance(line.of.size(line.axis), int)
-        case ir.Place():
-            return not isinstance(line.out.size(line.axis), int)
+        case ir.IndexLine():
+            m = index_map(line)
+            return any(not isinstance(m.ends(line)[1].size(r.axis), int) for r in m.fixed)
         case (
             ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
-            | ir.Moment() | ir.Window() | ir.Unwindow() | ir.Shift() | ir.Rename() | ir.Softmax()
+            | ir.Moment() | ir.Softmax()
         ):  # fmt: skip
             return False
         case _:
@@ -474,12 +470,12 @@ def _scalars_in(n: Normal, x: AnyNode) -> list[ir.Var]:
         case Lin():
             found = {s for c, _ in x.terms for s in c.free_symbols}
         case Fun():
-            found = {s for s in x.expr.free_symbols if not is_node_symbol(cast(sp.Symbol, s))}
+            found = {s for s in x.expr.free_symbols if s not in n.node}
         case One() | Atom() | DataNode() | Product() | Indexed() | Reduced():
             return []
         case _:
             assert_never(x)
-    return [n.scalar_of[cast(sp.Symbol, s)] for s in _sorted(found)]
+    return [n.scalar_of[s] for s in _sorted(found)]
 
 
 def vanishing_scalars(program: ir.ProgramLike) -> frozenset[ir.Var]:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, cast
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.entries.arithmetic import mul
 from netsor.compilers.derive.entries.functions_of import Sides, degree, derivative
+from netsor.compilers.derive.entries.indices import Sym
 from netsor.compilers.derive.entries.terms import Terms, collect, dense, scale, single
-from netsor.compilers.derive.entries.values import ZERO, Radial, RadialSide, Sym, Value, mul
+from netsor.compilers.derive.entries.values import ZERO, Kind, Radial, RadialSide, Value
 from netsor.compilers.derive.nodes import AnyNode, Fun, Reduced, unsupported
-from netsor.compilers.derive.requests import Ref
+from netsor.compilers.derive.references import Ref
 from netsor.functions import Head, expression_parity
 from netsor.functions import abs as absolute
 from netsor.functions import sign as signum
@@ -27,7 +29,7 @@ from netsor.functions import sign as signum
 if TYPE_CHECKING:
     from netsor.compilers.derive.chain import ChainRule
     from netsor.compilers.derive.expectations import Expectations, Monomial
-    from netsor.compilers.derive.scope import Scope
+    from netsor.compilers.derive.references import Scope
 
 Z = sp.Symbol("z", real=True)
 
@@ -46,13 +48,13 @@ def radius_of(node: AnyNode, gaussian: frozenset[int]) -> Radius | None:
     inner = node
     while isinstance(inner, Reduced) and inner.line.op == "mean":
         axes.append(inner.line.axis)
-        inner = cast(AnyNode, inner.of)
+        inner = inner.of
     if not axes or not isinstance(inner, Fun) or len(inner.args) != 1:
         return None
     (arg,) = inner.args
     if inner.expr != arg.symbol**2 or arg.id not in gaussian:
         return None
-    return Radius(cast(AnyNode, arg), tuple(axes))
+    return Radius(arg, tuple(axes))
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Normalised:
             return self.e.expect(self.scope, flat)
         return self._radial(sp.Mul.make_args(expr))
 
-    def tangent(self, kind: str, sides: Sides, chain: ChainRule) -> Terms:
+    def tangent(self, kind: Kind, sides: Sides, chain: ChainRule) -> Terms:
         """Θ(F, Ḡ): the chain rule over independent variables (γ, β), and Price's theorem over the families."""
         radii = [s for side in sides for s in self.e._variables(self.scope, side) if self._radius(s)]
         mine, theirs = (self._others(side, radii) for side in sides)
@@ -130,9 +132,9 @@ class Normalised:
     def _radius_in(self, base: sp.Expr) -> tuple[sp.Symbol, sp.Expr] | None:
         """(radius, ε) of radius + ε."""
         terms = sp.Add.make_args(base)
-        names = [t for t in terms if t.is_Symbol and t in self.scope.refs and self._radius(cast(sp.Symbol, t))]
+        names = [t for t in terms if t.is_Symbol and t in self.scope.refs and self._radius(t)]
         rest = sp.Add(*(t for t in terms if t not in names))
-        return (cast(sp.Symbol, names[0]), rest) if len(names) == 1 and rest.is_number else None
+        return (names[0], rest) if len(names) == 1 and rest.is_number else None
 
     def homogenised(self, expr: sp.Expr) -> sp.Expr:
         """Positive factors moved out of homogeneous functions, and these of products opened, innermost first."""
@@ -225,7 +227,7 @@ class Normalised:
         side = RadialSide(f.xreplace({s: Z}), float(power), float(eps), covariance, k, l, out)
         return side, one, k
 
-    def _two_sided(self, left: _Form, right: _Form, kind: str | None) -> Value:
+    def _two_sided(self, left: _Form, right: _Form, kind: Kind | None) -> Value:
         one, u, _ = self._side(left)
         two, v, _ = self._side(right)
         cross = dense(self.rules.second_moment(u, v))

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive.arrays import array_terms, tangent_terms
 from netsor.compilers.derive.depth import deep_recursion
-from netsor.compilers.derive.entries.inline import inline
+from netsor.compilers.derive.entries.arithmetic import add, mul, size_value
+from netsor.compilers.derive.entries.functions_of import by_quadrature
+from netsor.compilers.derive.entries.indices import Copy, Sym, copy_over
+from netsor.compilers.derive.entries.inline import Holder, inline
 from netsor.compilers.derive.entries.labels import is_named
 from netsor.compilers.derive.entries.parameters import parametrised
 from netsor.compilers.derive.entries.sharing import share, unscaled
 from netsor.compilers.derive.entries.terms import Terms, collect, dense, right_to_left, sum_left, swap
-from netsor.compilers.derive.entries.values import (
-    Access,
-    Copy,
-    Entry,
-    Fn,
-    Num,
-    Sym,
-    Value,
-    add,
-    by_quadrature,
-    mul,
-    size_value,
-    walk,
-)
+from netsor.compilers.derive.entries.traversal import walk
+from netsor.compilers.derive.entries.values import SECOND_MOMENT, Access, Entry, Fn, Kind, Num, Value
 from netsor.compilers.derive.nodes import Normal, normal_form
-from netsor.compilers.derive.requests import Ref, Restart
+from netsor.compilers.derive.outputs import OUTPUTS, TERMS
+from netsor.compilers.derive.references import Ref
+from netsor.compilers.derive.requests import Restart
 from netsor.compilers.derive.rules import Rules
 from netsor.errors import Diagnostic, InputError, UnsupportedError
 from netsor.facts import known, lookup, parameters
@@ -54,7 +47,7 @@ class Result:
 class Recursion:
     """Entries in order, and the results asked for."""
 
-    program: Any
+    program: ir.ProgramLike
     entries: list[Entry]
     results: dict[str, Result]
     normal: Normal
@@ -75,18 +68,18 @@ class Recursion:
             elif id(entry) not in seen:
                 seen.add(id(entry))
                 stack.append((entry, True))
-                stack += [(e, False) for e in entries_in(cast(Value, entry.value)) if id(e) not in seen]
+                stack += [(e, False) for e in entries_in(entry.value) if id(e) not in seen]
         return order
 
     @cached_property
     def wide(self) -> bool:
         """Does an expectation amplify the rounding of float32 near |ρ| = 1, so that all is taken in float64?"""
-        values = [cast(Value, e.value) for e in self.used]
+        values = [e.value for e in self.used]
         values += [r.value for r in (*self.results.values(), *self.terms.values())]
         return any(by_quadrature(v) for value in values for v in walk(value))
 
     def __repr__(self) -> str:
-        asked = ", ".join([*map(one_line, self.results), *(["terms"] if self.terms else [])])
+        asked = ", ".join([*map(one_line, self.results), *([TERMS] if self.terms else [])])
         return f"<Recursion of {one_line(self.program.name)}: {len(self.used)} entries; {asked}>"
 
     def _repr_markdown_(self) -> str:
@@ -137,10 +130,10 @@ def entries_in(value: Value) -> list[Entry]:
 class Derivation:
     """Asks the rules for the kernels of a program."""
 
-    def __init__(self, program: Any, trained: ir.Var | None = None) -> None:
+    def __init__(self, program: ir.ProgramLike, trained: ir.Var | None = None) -> None:
         self.program = program
         self.normal = normal_form(program)
-        self.rules = Rules(self.normal, {"T": trained})
+        self.rules = Rules(self.normal, trained)
 
     def run(self, get: tuple[str, ...]) -> Recursion:
         """Derive, repeating while a recurrence's structure grows."""
@@ -156,9 +149,9 @@ class Derivation:
                 continue
             recursion = Recursion(self.program, self.rules.q.entries, results, self.normal, terms)
             lines = frozenset(x.out.name for x in self.program.lines if is_named(x.out.name))
-            holders = [*results.values(), *terms.values()]
+            holders: list[Holder] = [*results.values(), *terms.values()]
             inline(recursion.entries, holders, lines, self.rules.q.number)
-            every: list[Any] = [*recursion.entries, *holders]
+            every: list[Holder] = [*recursion.entries, *holders]
             for holder in every:
                 holder.value = unscaled(holder.value)
             while share(recursion.used):
@@ -172,10 +165,10 @@ class Derivation:
         results: dict[str, Result] = {}
         terms: dict[str, Result] = {}
         for what in get:
-            if what in ("nngp", "ntk"):
+            if what in OUTPUTS:
                 self._need_output()
-                results[what] = self._kernel(what)
-            elif what == "terms":
+                results[what] = Result(what, *self.kernel_value(OUTPUTS[what].kind))
+            elif what == TERMS:
                 self._need_output()
                 terms = self._terms()
             else:
@@ -211,17 +204,12 @@ class Derivation:
                 table[d.axis] = self.rules.q.fresh(d, copy)
                 summed.append(table[d.axis])
             else:
-                own: Copy = 0 if isinstance(d.size, int) else copy
-                offset = 0 if copy == 1 else 1000
-                table[d.axis] = Sym(offset + len(kept), d.size, own, d.axis.name + ("" if copy == 1 else "′"))
+                mark = "" if copy is Copy.FIRST else "′"
+                table[d.axis] = Sym(_OFFSET[copy] + len(kept), d.size, copy_over(d.size, copy), d.axis.name + mark)
                 kept.append(table[d.axis])
         return table, summed, kept
 
-    def _kernel(self, what: str) -> Result:
-        value, dims = self.kernel_value({"nngp": "K", "ntk": "T"}[what])
-        return Result(what, value, dims)
-
-    def kernel_value(self, kind: str) -> tuple[Value, tuple[Sym, ...]]:
+    def kernel_value(self, kind: Kind) -> tuple[Value, tuple[Sym, ...]]:
         """Cov(f, f̄) for kind K, Θ(f, f̄) for a tangent kind, over all pairs of output statements."""
         parts: list[Value] = []
         dims: tuple[Sym, ...] = ()
@@ -231,24 +219,24 @@ class Derivation:
                 parts.append(value)
         return add(*parts), dims
 
-    def _output_pair(self, o1: ir.Output, o2: ir.Output, kind: str) -> tuple[Value, tuple[Sym, ...]]:
+    def _output_pair(self, o1: ir.Output, o2: ir.Output, kind: Kind) -> tuple[Value, tuple[Sym, ...]]:
         """One output statement on each side."""
         (v, w), (x, y), (s, t), kept = self._sides(o1, o2)
         terms = self.after(self.rules.second_moment(v, w), kind, x, y)
-        if kind != "K":
-            terms = collect([*self.after(self.rules.tangent(v, w, kind), "K", x, y), *terms])
+        if kind != SECOND_MOMENT:
+            terms = collect([*self.after(self.rules.tangent(v, w, kind), SECOND_MOMENT, x, y), *terms])
         return self._sum_readout(terms, s, t, o1, o2), (*kept[0], *kept[1])
 
-    def readout_term(self, kind: str, o1: ir.Output, o2: ir.Output) -> Value:
+    def readout_term(self, kind: Kind, o1: ir.Output, o2: ir.Output) -> Value:
         """What training the readout itself contributes: Θ(v, v̄) E[x x̄]."""
         (v, w), (x, y), (s, t), _ = self._sides(o1, o2)
-        return self._sum_readout(self.after(self.rules.tangent(v, w, kind), "K", x, y), s, t, o1, o2)
+        return self._sum_readout(self.after(self.rules.tangent(v, w, kind), SECOND_MOMENT, x, y), s, t, o1, o2)
 
     def _sides(self, o1: ir.Output, o2: ir.Output) -> Any:
-        t1, s1, k1 = self._output_symbols(o1, 1)
-        t2, s2, k2 = self._output_symbols(o2, 2)
-        v = self._bind(o1.readout, 1, t1), self._bind(o2.readout, 2, t2)
-        x = self._bind(o1.vector, 1, t1), self._bind(o2.vector, 2, t2)
+        t1, s1, k1 = self._output_symbols(o1, Copy.FIRST)
+        t2, s2, k2 = self._output_symbols(o2, Copy.SECOND)
+        v = self._bind(o1.readout, Copy.FIRST, t1), self._bind(o2.readout, Copy.SECOND, t2)
+        x = self._bind(o1.vector, Copy.FIRST, t1), self._bind(o2.vector, Copy.SECOND, t2)
         return v, x, (s1, s2), (k1, k2)
 
     def _sum_readout(self, terms: Terms, s1: list[Sym], s2: list[Sym], o1: ir.Output, o2: ir.Output) -> Value:
@@ -260,12 +248,11 @@ class Derivation:
         norm = [_inverse_root(s) for s in (*s1, *s2)]
         return mul(Num(exact(o1.scale) * exact(o2.scale)), *norm, dense(swap(terms)))
 
-    def after(self, first: Terms, kind: str, x: Ref, y: Ref) -> Terms:
+    def after(self, first: Terms, kind: Kind, x: Ref, y: Ref) -> Terms:
         """first · kind(x, y), with the deltas of `first` put into y."""
         out = []
         for deltas, value in first:
-            table = cast("dict[Sym, Sym]", right_to_left(deltas))
-            found = self.rules.q.pair(kind, x, y.renamed(table))
+            found = self.rules.q.pair(kind, x, y.renamed(right_to_left(deltas)))
             out += [(d | deltas, mul(value, v)) for d, v in found]
         return collect(out)
 
@@ -288,26 +275,28 @@ class Derivation:
             raise InputError(f"{self.program.name} has no vector {name!r} (it has {known(self.program)})", code="NT605")
         if var.kind == "C":
             return self._scalar_result(name, var)
-        tables = []
-        for copy in (1, 2):
-            offset = 0 if copy == 1 else 1000
-            own = cast(Copy, copy)
-            tables.append({
-                d.axis: Sym(offset + i, d.size, 0 if isinstance(d.size, int) else own, d.axis.name)
-                for i, d in enumerate(var.dims)
-            })  # fmt: skip
-        a, b = (self._bind(var, cast(Copy, c), t) for c, t in zip((1, 2), tables, strict=True))
+        tables = [_axes(var, copy) for copy in SIDES]
+        a, b = (self._bind(var, copy, table) for copy, table in zip(SIDES, tables, strict=True))
         value = dense(self.rules.second_moment(a, b))
         return Result(name, value, (*tables[0].values(), *tables[1].values()))
 
     def _scalar_result(self, name: str, var: ir.Var) -> Result:
-        table = {
-            d.axis: Sym(i, d.size, 0 if isinstance(d.size, int) else 1, d.axis.name) for i, d in enumerate(var.dims)
-        }
-        return Result(name, self.rules.scalar(var, 1, table), tuple(table.values()), "scalar")
+        table = _axes(var, Copy.FIRST)
+        return Result(name, self.rules.scalar(var, Copy.FIRST, table), tuple(table.values()), "scalar")
 
 
-def output_axes(program: Any) -> list[ir.Axis]:
+SIDES = (Copy.FIRST, Copy.SECOND)
+_OFFSET = {Copy.FIRST: 0, Copy.SECOND: 1000}  # of the numbers of output symbols
+
+
+def _axes(var: ir.Var, copy: Copy) -> dict[ir.Axis, Sym]:
+    """A symbol for each axis of a variable."""
+    return {
+        d.axis: Sym(_OFFSET[copy] + i, d.size, copy_over(d.size, copy), d.axis.name) for i, d in enumerate(var.dims)
+    }
+
+
+def output_axes(program: ir.ProgramLike) -> list[ir.Axis]:
     """The axes of the outputs that their readouts do not sum over."""
     return [a for o in program.outputs for a in o.vector.axes if a not in o.readout.axes]
 
@@ -319,7 +308,7 @@ def _inverse_root(sym: Sym) -> Value:
     return Fn(1 / sp.sqrt(ir.param(0)), (size,))
 
 
-def derive(program: Any, get: tuple[str, ...] = ("nngp", "ntk"), trained: ir.Var | None = None) -> Recursion:
+def derive(program: ir.ProgramLike, get: tuple[str, ...] = tuple(OUTPUTS), trained: ir.Var | None = None) -> Recursion:
     """The recursion of the kernels asked for; `trained` restricts the NTK to one array (tangent route)."""
     try:
         return Derivation(program, trained).run(get)
@@ -327,7 +316,7 @@ def derive(program: Any, get: tuple[str, ...] = ("nngp", "ntk"), trained: ir.Var
         raise UnsupportedError(_located(program, error.diagnostic)) from None
 
 
-def _located(program: Any, found: Diagnostic) -> Diagnostic:
+def _located(program: ir.ProgramLike, found: Diagnostic) -> Diagnostic:
     """The finding at the user's line, unnamed lines read as their expressions."""
     lines = {line.out.name: line for line in program.lines}
     if found.location is None and found.variable in lines:

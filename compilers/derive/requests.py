@@ -9,66 +9,31 @@ and the derivation repeated until the assumption is what comes out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, assert_never, cast
-
-import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.entries.arithmetic import rewrite, split
+from netsor.compilers.derive.entries.indices import Const, Copy, Index, Renaming, Sym, copy_over
 from netsor.compilers.derive.entries.terms import NONE, Deltas, Term, Terms, collect, structure, swap
+from netsor.compilers.derive.entries.traversal import symbols
 from netsor.compilers.derive.entries.values import (
+    PART,
+    ZERO,
     Access,
-    Add,
-    Const,
     Constant,
-    Copy,
     Entry,
-    Expect1,
-    Expect2,
-    ExpectJ,
-    FeatureDim,
-    Fn,
     Given,
-    Gram,
-    Ind,
-    Mul,
+    Kind,
     Num,
-    Radial,
-    Renaming,
     SizeValue,
-    Soft,
-    Sum,
-    Sym,
+    Space,
     Value,
-    rewrite,
-    symbols,
 )
 from netsor.compilers.derive.nodes import AnyNode, Normal
+from netsor.compilers.derive.references import AnyRef, Ref, Refs
 
-Binding = tuple[tuple[ir.Axis, Sym], ...]
-Space = Literal["const", "input", "pair"]
-
-
-@dataclass(frozen=True)
-class Ref:
-    """A node (or scalar) of one copy with every axis bound to a symbol."""
-
-    node: Any  # AnyNode, or the ir.Var of a scalar
-    copy: Copy
-    binding: Binding
-
-    def at(self, axis: ir.Axis) -> Sym:
-        return next(s for a, s in self.binding if a == axis)
-
-    def renamed(self, table: dict[Sym, Any]) -> Ref:
-        if not table:
-            return self
-        return Ref(self.node, self.copy, tuple((a, table.get(s, s)) for a, s in self.binding))
-
-    @property
-    def symbols(self) -> tuple[Sym, ...]:
-        return tuple(s for _, s in self.binding)
+Key = tuple[Kind, Refs]
 
 
 class Restart(Exception):
@@ -81,19 +46,17 @@ class _Open:
 
 
 class Requests:
-    """The memo; `rules` maps a kind to the function that derives it."""
+    """The memo; `rule` derives a kind of its references."""
 
-    def __init__(self, normal: Normal) -> None:
-        self.normal = normal
-        self.rules: dict[str, Callable[..., Terms]] = {}
-        self.tangent_rule: Callable[..., Terms] = _no_rule
-        self.assumed: dict[Any, dict[Deltas, frozenset[Sym]]] = {}
+    def __init__(self, normal: Normal, rule: Callable[[Kind, Refs], Terms]) -> None:
+        self.normal, self.rule = normal, rule
+        self.assumed: dict[Key, dict[Deltas, frozenset[Sym]]] = {}
         self.reset()
 
     def reset(self) -> None:
-        self.memo: dict[Any, Terms] = {}
-        self.open: dict[Any, _Open] = {}
-        self.recurrent: dict[Any, dict[Deltas, Entry]] = {}
+        self.memo: dict[Key, Terms] = {}
+        self.open: dict[Key, _Open] = {}
+        self.recurrent: dict[Key, dict[Deltas, Entry]] = {}
         self.moments: dict[frozenset[tuple[Ref, int]], Value] = {}  # of several Gaussian variables, by their powers
         self.entries: list[Entry] = []
         self.count = 0
@@ -108,13 +71,12 @@ class Requests:
 
     def fresh(self, dim: ir.Dim, copy: Copy) -> Sym:
         """A symbol that no request has used."""
-        own: Copy = 0 if isinstance(dim.size, int) else copy
-        return Sym(self.number(), dim.size, own, dim.axis.name)
+        return Sym(self.number(), dim.size, copy_over(dim.size, copy), dim.axis.name)
 
     def ref(self, node: AnyNode, copy: Copy, lookup: Callable[[ir.Dim], Sym]) -> Ref:
         """A reference to a node; nodes that do not depend on data have no copy."""
-        own: Copy = copy if node.id in self.normal.sampled else 0
-        return Ref(node, own, tuple((d.axis, lookup(d)) for d in node.dims))
+        own = copy if node.id in self.normal.sampled else Copy.NONE
+        return Ref(own, tuple((d.axis, lookup(d)) for d in node.dims), node)
 
     def child(self, parent: Ref, node: AnyNode, copy: Copy, more: dict[ir.Axis, Sym] | None = None) -> Ref:
         """A node read by the parent, with the parent's symbols, and `more` for axes it lacks or maps."""
@@ -123,37 +85,32 @@ class Requests:
 
     # ------------------------------------------------------------ requests
 
-    def pair(self, kind: str, a: Ref, b: Ref) -> Terms:
+    def pair(self, kind: Kind, a: Ref, b: Ref) -> Terms:
         """K or T of two references, sides ordered so that equal requests meet."""
-        if self._rank(b) < self._rank(a):
+        if b.rank < a.rank:
             return swap(self._request(kind, (b, a)))
         return self._request(kind, (a, b))
 
-    def one(self, kind: str, a: Ref) -> Value:
+    def one(self, kind: Kind, a: AnyRef) -> Value:
         """M or S of one reference."""
         terms = self._request(kind, (a,))
         assert all(d == NONE for d, _ in terms)
-        return terms[0][1] if terms else Num(sp.Integer(0))
+        return terms[0][1] if terms else ZERO
 
-    def _rank(self, r: Ref) -> tuple[int, int]:
-        return ({0: 0, "s": 1, "m": 1, 1: 1, 2: 2}[r.copy], r.node.id)
-
-    def _request(self, kind: str, refs: tuple[Ref, ...]) -> Terms:
+    def _request(self, kind: Kind, refs: Refs) -> Terms:
         canonical, table, copies, space = self._canonical(refs)
-        key = (kind, *((r.node, r.copy, r.binding) for r in canonical))
-        terms = self._find(key, kind, canonical, space)
-        return self._back(terms, table, copies)
+        return self._back(self._find((kind, canonical), space), table, copies)
 
-    def _canonical(self, refs: tuple[Ref, ...]) -> tuple[tuple[Ref, ...], dict[Sym, Sym], dict[Copy, Copy], Space]:
-        own: set[Copy] = {c for r in refs for c in _copies(r) if c != 0}
-        own = own - {"m"} or ({1} if own else own)
-        if own == {1, 2}:
+    def _canonical(self, refs: Refs) -> tuple[Refs, dict[Sym, Sym], dict[Copy, Copy], Space]:
+        own = {c for r in refs for c in _copies(r) if c is not Copy.NONE}
+        own = own - {Copy.SHORTER} or ({Copy.FIRST} if own else own)
+        if own == {Copy.FIRST, Copy.SECOND}:
             space: Space = "pair"
             copies: dict[Copy, Copy] = {}
         elif len(own) == 1:
             space = "input"
             (only,) = own
-            copies = {only: "s"}
+            copies = {only: Copy.OWN}
         else:
             space, copies = "const", {}
         table: dict[Sym, Sym] = {}
@@ -161,61 +118,60 @@ class Requests:
             for axis, s in r.binding:
                 if s not in table:
                     table[s] = Sym(len(table), s.size, self._sym_copy(s, refs, space), axis.name)
-        out = tuple(Ref(r.node, copies.get(r.copy, r.copy), tuple((a, table[s]) for a, s in r.binding)) for r in refs)
+        out = tuple(r.bound(copies.get(r.copy, r.copy), tuple((a, table[s]) for a, s in r.binding)) for r in refs)
         return out, table, copies, space
 
     @staticmethod
-    def _sym_copy(s: Sym, refs: tuple[Ref, ...], space: Space) -> Copy:
+    def _sym_copy(s: Sym, refs: Refs, space: Space) -> Copy:
         """The copy whose size a symbol runs over; the shorter of both when both are indexed with it."""
         if isinstance(s.size, int):
-            return 0
+            return Copy.NONE
         if space == "input":
-            return "s"
-        found: set[Copy] = {r.copy if r.copy != 0 else s.copy for r in refs if s in r.symbols}
-        one: list[Copy] = [c for c in found if c != "m"]
-        return one[0] if len(one) == 1 else "m"
+            return Copy.OWN
+        found = {s.copy if r.copy is Copy.NONE else r.copy for r in refs if s in r.symbols}
+        one = [c for c in found if c is not Copy.SHORTER]
+        return one[0] if len(one) == 1 else Copy.SHORTER
 
     @staticmethod
     def _back(terms: Terms, table: dict[Sym, Sym], copies: dict[Copy, Copy]) -> Terms:
-        inverse: dict[Sym, Any] = {c: s for s, c in table.items()}
+        inverse = {c: s for s, c in table.items()}
         renaming = Renaming(inverse, {v: k for k, v in copies.items()})
         return tuple(
             (frozenset((inverse[a], inverse[b]) for a, b in deltas), rewrite(value, renaming))
             for deltas, value in terms
         )
 
-    def _find(self, key: Any, kind: str, refs: tuple[Ref, ...], space: Space) -> Terms:
+    def _find(self, key: Key, space: Space) -> Terms:
         if key in self.memo:
             return self.memo[key]
         if key in self.open:
             self.open[key].looked_up = True
-            return self._assume(key, kind, refs, space)
+            return self._assume(key, space)
         self.open[key] = _Open()
         self.count += 1
-        rule = self.rules.get(kind)
-        terms = rule(*refs) if rule is not None else self.tangent_rule(kind, *refs)
+        terms = self.rule(*key)
         opened = self.open.pop(key)
         if opened.looked_up:
             terms = self._close(key, terms)
         else:
-            terms = tuple((d, self._entry(kind, refs, space, d, v)) for d, v in terms)
+            terms = tuple((d, self._entry(key, space, d, v)) for d, v in terms)
         self.memo[key] = terms
         return terms
 
     # ------------------------------------------------------------ recurrences
 
-    def _assume(self, key: Any, kind: str, refs: tuple[Ref, ...], space: Space) -> Terms:
+    def _assume(self, key: Key, space: Space) -> Terms:
         wanted = self.assumed.setdefault(key, {})
         entries = self.recurrent.setdefault(key, {})
         for deltas, dims in wanted.items():
             if deltas not in entries:
                 table = shared_by_both(deltas)
                 own = tuple(table.get(s, s) for s in sorted(dims))
-                entries[deltas] = self._new_entry(kind, refs, space, own, None, deltas)
+                entries[deltas] = self._new_entry(key, space, own, ZERO, deltas)
                 entries[deltas].recurrent = True
         return tuple((d, self._access(e, d)) for d, e in entries.items())
 
-    def _close(self, key: Any, terms: Terms) -> Terms:
+    def _close(self, key: Key, terms: Terms) -> Terms:
         found, wanted = structure(terms), self.assumed[key]
         if any(not (dims <= wanted.get(d, frozenset())) or d not in wanted for d, dims in found.items()):
             for d, dims in found.items():
@@ -224,49 +180,44 @@ class Requests:
         values, entries = dict(terms), self.recurrent[key]
         out: list[Term] = []
         for d, e in entries.items():
-            e.value = rewrite(values.get(d, Num(sp.Integer(0))), Renaming(shared_by_both(d)))
+            e.value = rewrite(values.get(d, ZERO), Renaming(shared_by_both(d)))
             out.append((d, self._access(e, d)))
         return collect(out)
 
     # ------------------------------------------------------------ entries
 
-    @staticmethod
-    def _entry_copy(space: Space) -> Copy:
-        return {"const": 0, "input": "s", "pair": "m"}[space]  # type: ignore[return-value]
-
-    def _entry(self, kind: str, refs: tuple[Ref, ...], space: Space, deltas: Deltas, value: Value) -> Value:
+    def _entry(self, key: Key, space: Space, deltas: Deltas, value: Value) -> Value:
         table = shared_by_both(deltas)
         if is_simple(value) and not table.keys() & symbols(value):
             return value
         value = rewrite(value, Renaming(table))
-        entry = self._new_entry(kind, refs, space, tuple(sorted(symbols(value))), value, deltas)
+        entry = self._new_entry(key, space, tuple(sorted(symbols(value))), value, deltas)
         return self._access(entry, deltas)
 
     def _access(self, entry: Entry, deltas: Deltas) -> Access:
         """An entry at the symbols that its value was derived with."""
         table = {own: s for s, own in shared_by_both(deltas).items()}
-        return Access(entry, self._entry_copy(entry.space), tuple(table.get(s, s) for s in entry.dims))
+        return Access(entry, entry.copy, tuple(table.get(s, s) for s in entry.dims))
 
     def as_entry(self, name: str, space: Space, value: Value) -> Value:
         """A value as an entry of its own, so that an index map can be applied to it."""
-        entry = Entry(self._name(name, space), space, tuple(sorted(symbols(value))), value, "aux", ())
+        entry = Entry(self._name(name, space), space, tuple(sorted(symbols(value))), value, PART)
         self.entries.append(entry)
-        return Access(entry, self._entry_copy(space), entry.dims)
+        return Access(entry, entry.copy, entry.dims)
 
     def moment(self, powers: Mapping[Ref, int], value: Value) -> Value:
         """E of a product of powers as an entry of its own, where the references are those of one request."""
-        copies = {c for r in powers for c in _copies(r)} - {0}
-        if is_simple(value) or copies not in ({"s"}, {1, 2}):
+        copies = {c for r in powers for c in _copies(r)} - {Copy.NONE}
+        if is_simple(value) or copies not in ({Copy.OWN}, {Copy.FIRST, Copy.SECOND}):
             return value
-        name = "K_" + "__".join(f"{_label(r.node)}_{k}" if k > 1 else _label(r.node) for r, k in powers.items())
-        return self.as_entry(name, "input" if copies == {"s"} else "pair", value)
+        name = "K_" + "__".join(f"{r.label}_{k}" if k > 1 else r.label for r, k in powers.items())
+        return self.as_entry(name, "input" if copies == {Copy.OWN} else "pair", value)
 
-    def _new_entry(
-        self, kind: str, refs: Sequence[Ref], space: Space, dims: tuple[Sym, ...], value: Value | None, deltas: Deltas
-    ) -> Entry:
-        names = tuple(cast(str, r.node.name) for r in refs)
-        stem = f"{kind}_" + "__".join(dict.fromkeys(_label(r.node) for r in refs))
-        entry = Entry(self._name(stem, space), space, dims, value, kind, names, refs=tuple(refs), deltas=deltas)
+    def _new_entry(self, key: Key, space: Space, dims: tuple[Sym, ...], value: Value, deltas: Deltas) -> Entry:
+        kind, refs = key
+        stem = f"{kind}_" + "__".join(dict.fromkeys(r.label for r in refs))
+        names = tuple(r.name for r in refs)
+        entry = Entry(self._name(stem, space), space, dims, value, kind, names, refs=refs, deltas=deltas)
         self.entries.append(entry)
         return entry
 
@@ -282,40 +233,22 @@ class Requests:
 
 def shared_by_both(deltas: Deltas) -> dict[Sym, Sym]:
     """Left symbols that are an index of both inputs, as symbols that run over the shorter one."""
-    return {a: a._replace(copy="m") for a, b in deltas if not isinstance(a.size, int) and a.copy != b.copy}
+    return {a: a._replace(copy=Copy.SHORTER) for a, b in deltas if not isinstance(a.size, int) and a.copy != b.copy}
 
 
-def _copies(r: Ref) -> set[Copy]:
+def _copies(r: AnyRef) -> set[Copy]:
     """The copy of a reference; that of its symbols when it does not depend on data."""
-    return {r.copy} if r.copy != 0 else {s.copy for s in r.symbols if not isinstance(s.size, int)}
-
-
-def _no_rule(*_: Any) -> Terms:
-    raise AssertionError("no rule for tangent kernels")
-
-
-def _label(node: Any) -> str:
-    """What names an entry: a node's label where it has one (nodes), the name of a scalar."""
-    return cast(str, getattr(node, "label", "") or node.name)
+    return {r.copy} if r.copy is not Copy.NONE else {s.copy for s in r.symbols if not isinstance(s.size, int)}
 
 
 def is_simple(value: Value) -> bool:
-    """Values that are read directly instead of through an entry of their own."""
-    match value:
-        case Num() | SizeValue():
-            return True
-        case Access() | Given() | Constant():
-            return all(isinstance(i, Sym | Const) for i in value.idx) and _distinct(value.idx)
-        case Mul():
-            return len(value.args) == 2 and isinstance(value.args[0], Num) and is_simple(value.args[1])
-        case (
-            FeatureDim() | Gram() | Add() | Sum() | Ind() | Fn() | Soft() | Expect1() | Expect2() | ExpectJ() | Radial()
-        ):
-            return False
-        case _:
-            assert_never(value)
+    """Values that are read directly instead of through an entry of their own: numbers, and what stands at indices."""
+    _, v = split(value)
+    if isinstance(v, Access | Given | Constant):
+        return all(isinstance(i, Sym | Const) for i in v.idx) and _distinct(v.idx)
+    return isinstance(v, Num | SizeValue)
 
 
-def _distinct(idx: Iterable[Any]) -> bool:
+def _distinct(idx: Iterable[Index]) -> bool:
     found = [i for i in idx if isinstance(i, Sym)]
     return len(set(found)) == len(found)

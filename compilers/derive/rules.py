@@ -7,31 +7,33 @@ Eq. 12 and its transpose (T).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, assert_never, cast
+from typing import assert_never
 
 import sympy as sp
 
 from netsor import facts, ir
 from netsor.compilers.derive import indexing
+from netsor.compilers.derive.entries.arithmetic import add, mul, sum_over
+from netsor.compilers.derive.entries.indices import Copy, Sym
+from netsor.compilers.derive.entries.scalars import inverse_size, scalar_function
 from netsor.compilers.derive.entries.terms import UNIT, Term, Terms, collect, dense, scale, single, sum_left, swap
+from netsor.compilers.derive.entries.traversal import symbols
 from netsor.compilers.derive.entries.values import (
+    MEAN,
     ONE,
+    SCALAR,
+    SECOND_MOMENT,
+    TANGENT,
     ZERO,
     Constant,
-    Copy,
     FeatureDim,
     Given,
     Gram,
+    Kind,
     Num,
     Soft,
-    Sym,
     Value,
-    add,
-    mul,
-    sum_over,
-    symbols,
 )
 from netsor.compilers.derive.expectations import Expectations
 from netsor.compilers.derive.indexing import own_copy
@@ -42,52 +44,56 @@ from netsor.compilers.derive.nodes import (
     Fun,
     Indexed,
     Lin,
-    Node,
     Normal,
     One,
     Product,
     Reduced,
+    Source,
     covariance_blocks,
+    parents,
     unsupported,
 )
-from netsor.compilers.derive.requests import Ref, Requests
-from netsor.compilers.derive.scalars import inverse_size, scalar_function
+from netsor.compilers.derive.references import Ref, Refs, ScalarRef
+from netsor.compilers.derive.requests import Requests
 from netsor.functions import exact
+from netsor.indexing import index_map
 
 
-@dataclass
 class Rules:
-    """The rules over one normal form. A kind is K or a tangent kind; `trained` restricts it to one array."""
+    """The rules over one normal form; a tangent kernel that names no array is of all, or of `trained` alone."""
 
-    normal: Normal
-    trained: dict[str, ir.Var | None] = field(default_factory=dict)  # tangent kind -> its one trained array, None: all
-
-    def __post_init__(self) -> None:
-        self.q = Requests(self.normal)
-        self.q.rules = {
-            "K": lambda a, b: self._pair("K", a, b),
-            "M": lambda a: single(self._mean(a)),
-            "S": lambda a: single(self._scalar(a)),
-        }
-        self.q.tangent_rule = self._pair
+    def __init__(self, normal: Normal, trained: ir.Var | None = None) -> None:
+        self.normal, self.trained = normal, trained
+        self.q = Requests(normal, self._rule)
         self.expectations = Expectations(self)
+
+    def _rule(self, kind: Kind, refs: Refs) -> Terms:
+        match refs:
+            case (Ref() as a, Ref() as b):
+                return self._pair(kind, a, b)
+            case (Ref() as a,):
+                return single(self._mean(a))
+            case (ScalarRef() as a,):
+                return single(self._scalar(a))
+            case _:
+                raise AssertionError(f"no rule for {kind} of {refs}")
 
     # ------------------------------------------------------------ what other modules ask
 
     def second_moment(self, a: Ref, b: Ref) -> Terms:
-        return self.q.pair("K", a, b)
+        return self.q.pair(SECOND_MOMENT, a, b)
 
-    def tangent(self, a: Ref, b: Ref, kind: str = "T") -> Terms:
+    def tangent(self, a: Ref, b: Ref, kind: Kind = TANGENT) -> Terms:
         return self.q.pair(kind, a, b)
 
     def mean(self, a: Ref) -> Value:
-        return self.q.one("M", a)
+        return self.q.one(MEAN, a)
 
     def scalar(self, var: ir.Var, copy: Copy, table: dict[ir.Axis, Sym]) -> Value:
-        own: Copy = copy if var in self.normal.sampled_scalars else 0
-        return self.q.one("S", Ref(_ScalarNode(var, self.normal), own, tuple((a, table[a]) for a in var.axes)))
+        own = copy if var in self.normal.sampled_scalars else Copy.NONE
+        return self.q.one(SCALAR, ScalarRef(own, tuple((a, table[a]) for a in var.axes), var))
 
-    def sources(self, node: AnyNode) -> frozenset[Any]:
+    def sources(self, node: AnyNode) -> frozenset[Source]:
         return self.normal.sources[node.id]
 
     def coefficient(self, expr: sp.Expr, ref: Ref, copy: Copy, more: dict[ir.Axis, Sym] | None = None) -> Value:
@@ -95,23 +101,23 @@ class Rules:
         if expr.is_number:
             return Num(expr)
         table = dict(ref.binding) | (more or {})
-        names = sorted(cast("set[sp.Symbol]", expr.free_symbols), key=lambda s: s.name)
+        names = sorted(expr.free_symbols, key=lambda s: s.name)
         args = [self.scalar(self.normal.scalar_of[s], copy, table) for s in names]
         return scalar_function(expr, names, args)
 
     # ------------------------------------------------------------ pairs
 
-    def _pair(self, kind: str, a: Ref, b: Ref) -> Terms:
+    def _pair(self, kind: Kind, a: Ref, b: Ref) -> Terms:
         for left, right, back in ((a, b, False), (b, a, True)):
-            if isinstance(left.node, Indexed) and isinstance(left.node.line, ir.Rename):
+            if isinstance(left.node, Indexed) and index_map(left.node.line).is_renaming:
                 found = self.q.pair(kind, indexing.renamed(self.q, left), right)
                 return swap(found) if back else found
-        if kind != "K" and (isinstance(a.node, One | DataNode) or isinstance(b.node, One | DataNode)):
+        if kind != SECOND_MOMENT and (isinstance(a.node, One | DataNode) or isinstance(b.node, One | DataNode)):
             return ()
         if isinstance(a.node, One) or isinstance(b.node, One):
             return self._with_one(a, b)
         if not self.sources(a.node) & self.sources(b.node):
-            return () if kind != "K" else self._independent(a, b)
+            return () if kind != SECOND_MOMENT else self._independent(a, b)
         atoms = self._atoms(kind, a, b)
         if atoms is not None:
             return atoms
@@ -129,7 +135,7 @@ class Rules:
         mean = self.mean(a)
         return () if mean == ZERO else single(mul(mean, self.mean(b)))
 
-    def _expand(self, kind: str, a: Ref, b: Ref) -> Terms:
+    def _expand(self, kind: Kind, a: Ref, b: Ref) -> Terms:
         """Expand the later line; functions and products wait for the other side."""
         order = sorted(
             ((self._can_expand(x, y), x.node.id, i) for i, (x, y) in enumerate(((a, b), (b, a)))), reverse=True
@@ -144,24 +150,24 @@ class Rules:
         return swap(found) if side == 1 else found
 
     def _can_expand(self, x: Ref, other: Ref) -> bool:
-        node = cast(AnyNode, x.node)
+        node = x.node
         if isinstance(other.node, Fun) and node.id in self.normal.gaussian:
             return False
         if isinstance(node, Reduced):
             return node.line.op != "max"
         return isinstance(node, Lin | Indexed)
 
-    def _expand_left(self, kind: str, a: Ref, b: Ref) -> Terms:
-        node = cast(AnyNode, a.node)
+    def _expand_left(self, kind: Kind, a: Ref, b: Ref) -> Terms:
+        node = a.node
         match node:
             case Lin():
                 parts: list[Term] = []
                 for c, child in node.terms:
-                    ref = self.q.child(a, cast(AnyNode, child), a.copy)
+                    ref = self.q.child(a, child, a.copy)
                     parts.extend(scale(self.q.pair(kind, ref, b), self.coefficient(c, a, a.copy)))
                 return collect(parts)
             case Reduced():
-                return self._reduce_left(kind, a, b)
+                return self._reduce_left(kind, node, a, b)
             case Indexed():
                 return indexing.one_sided(self.q, kind, a, b)
             case One() | Atom() | DataNode() | Product() | Fun():
@@ -169,44 +175,41 @@ class Rules:
             case _:
                 assert_never(node)
 
-    def _reduce_left(self, kind: str, a: Ref, b: Ref) -> Terms:
-        node = cast(Reduced, a.node)
-        sym = self.reduced_symbol(a)
-        ref = self.q.child(a, cast(AnyNode, node.of), a.copy, {node.line.axis: sym})
+    def _reduce_left(self, kind: Kind, node: Reduced, a: Ref, b: Ref) -> Terms:
+        sym = self.reduced_symbol(node, a)
+        ref = self.q.child(a, node.of, a.copy, {node.line.axis: sym})
         found = sum_left(self.q.pair(kind, ref, b), sym)
         return scale(found, inverse_size(sym)) if node.line.op == "mean" else found
 
-    def reduced_symbol(self, a: Ref) -> Sym:
+    def reduced_symbol(self, node: Reduced, a: Ref) -> Sym:
         """A fresh symbol for the axis that a reduction removes."""
-        node = cast(Reduced, a.node)
         dim = next(d for d in node.line.of.dims if d.axis == node.line.axis)
         return self.q.fresh(dim, own_copy(a))
 
     # ------------------------------------------------------------ atoms
 
-    def _atoms(self, kind: str, a: Ref, b: Ref) -> Terms | None:
+    def _atoms(self, kind: Kind, a: Ref, b: Ref) -> Terms | None:
         if isinstance(a.node, Product) and isinstance(b.node, Product):
-            return self._products(kind, a, b)
+            return self._products(kind, a.node, b.node, a, b)
         if isinstance(a.node, Atom) and isinstance(b.node, Atom):
-            return self._input_vectors(kind, a, b)
+            return self._input_vectors(kind, a.node.line, b.node.line, a, b)
         if isinstance(a.node, DataNode) and isinstance(b.node, DataNode):
             idx = (tuple(a.symbols), tuple(b.symbols))
             key = (a.node.line.out, b.node.line.out)
             return single(Gram(key, a.copy, idx[0], b.copy, idx[1]))
         return None
 
-    def _products(self, kind: str, a: Ref, b: Ref) -> Terms:
-        left, right = cast(Product, a.node), cast(Product, b.node)
+    def _products(self, kind: Kind, left: Product, right: Product, a: Ref, b: Ref) -> Terms:
         line = left.matrix
         if line.out is not right.matrix.out or left.transposed != right.transposed:
             return ()
         m2 = exact(line.multiplier) ** 2
         variance = m2 * exact(line.var) * self._ratio(left)
         deltas, table = self._family(a, b, line.out.axes)
-        x = self.q.child(a, cast(AnyNode, left.of), a.copy)
-        y = self.q.child(b, cast(AnyNode, right.of), b.copy).renamed(table)
-        k = self.q.pair("K", x, y)
-        if kind == "K":
+        x = self.q.child(a, left.of, a.copy)
+        y = self.q.child(b, right.of, b.copy).renamed(table)
+        k = self.q.pair(SECOND_MOMENT, x, y)
+        if kind == SECOND_MOMENT:
             found = scale(k, Num(variance))
         else:
             weight = m2 * self._ratio(left) if self._trains(kind, line.out, line.trainable) else sp.Integer(0)
@@ -236,21 +239,20 @@ class Rules:
         out = node.matrix.out
         return exact(facts.ratio(out.rows)) / exact(facts.ratio(out.cols))
 
-    def fan_in(self, line: ir.InputMatrix, of: Node) -> Value:
+    def fan_in(self, line: ir.InputMatrix, of: AnyNode) -> Value:
         """cols / fan_in, for data columns: the contraction of data is divided by its dimension already."""
         if line.fan_in == "cols":
             return ONE
         d = FeatureDim(data_of(self.normal, of))
         return d if line.fan_in is None else mul(Num(1 / exact(line.fan_in)), d)
 
-    def _trains(self, kind: str, var: ir.Var, trainable: bool) -> bool:
-        only = self.trained.get(kind)
+    def _trains(self, kind: Kind, var: ir.Var, trainable: bool) -> bool:
+        only = self.trained if kind.array is None else kind.array
         return trainable and (only is None or only is var)
 
-    def _input_vectors(self, kind: str, a: Ref, b: Ref) -> Terms:
-        left, right = cast(Atom, a.node).line, cast(Atom, b.node).line
+    def _input_vectors(self, kind: Kind, left: ir.InputVector, right: ir.InputVector, a: Ref, b: Ref) -> Terms:
         m = exact(left.multiplier) * exact(right.multiplier)
-        if kind != "K":
+        if kind != SECOND_MOMENT:
             if left is not right or not self._trains(kind, left.out, left.trainable):
                 return ()
             deltas, _ = self._family(a, b, left.out.axes)
@@ -270,7 +272,7 @@ class Rules:
     # ------------------------------------------------------------ means
 
     def _mean(self, a: Ref) -> Value:
-        node = cast(AnyNode, a.node)
+        node = a.node
         match node:
             case One():
                 return ONE
@@ -281,11 +283,11 @@ class Rules:
             case DataNode():
                 raise unsupported("the mean of data", node)
             case Lin():
-                return add(*(self._mean_term(c, cast(AnyNode, x), a) for c, x in node.terms))
+                return add(*(self._mean_term(c, x, a) for c, x in node.terms))
             case Reduced():
                 return self._mean_reduced(a, node)
             case Indexed():
-                return dense(indexing.mapped_mean(self.q, "M", a))
+                return dense(indexing.mapped_mean(self.q, a))
             case Fun():
                 return dense(self.expectations.mean(a))
             case _:
@@ -298,16 +300,15 @@ class Rules:
     def _mean_reduced(self, a: Ref, node: Reduced) -> Value:
         if node.line.op == "max":
             raise unsupported("a maximum", node)
-        sym = self.reduced_symbol(a)
-        value = self.mean(self.q.child(a, cast(AnyNode, node.of), a.copy, {node.line.axis: sym}))
+        sym = self.reduced_symbol(node, a)
+        value = self.mean(self.q.child(a, node.of, a.copy, {node.line.axis: sym}))
         total = sum_over(sym, value)
         return mul(inverse_size(sym), total) if node.line.op == "mean" else total
 
     # ------------------------------------------------------------ scalars
 
-    def _scalar(self, a: Ref) -> Value:
-        var = cast(_ScalarNode, a.node).var
-        line = self.normal.scalar_line[var]
+    def _scalar(self, a: ScalarRef) -> Value:
+        line = self.normal.scalar_line[a.var]
         table = dict(a.binding)
         match line:
             case ir.InputScalar():
@@ -318,21 +319,21 @@ class Rules:
                 return self._softmax(line, a, table)
             case ir.Reduce():
                 return self._scalar_reduce(line, a, table)
-            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+            case ir.IndexLine():
                 return indexing.mapped_scalar(self, line, a)
             case ir.InputMatrix() | ir.InputVector() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin():
                 raise AssertionError(f"{line.out} is no scalar")
             case _:
                 assert_never(line)
 
-    def _moment(self, line: ir.Moment, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
+    def _moment(self, line: ir.Moment, a: ScalarRef, table: dict[ir.Axis, Sym]) -> Value:
         node = self.normal.moment_node.get(line.out)
         if node is not None:
             return self.mean(self.q.ref(node, a.copy, lambda d: table[d.axis]))
         names = [ir.param(i) for i in range(len(line.params))]
         return scalar_function(line.expr, names, [self.scalar(v, a.copy, table) for v in line.params])
 
-    def _softmax(self, line: ir.Softmax, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
+    def _softmax(self, line: ir.Softmax, a: ScalarRef, table: dict[ir.Axis, Sym]) -> Value:
         """A softmax of equal scalars is uniform."""
         value, sym = self.scalar(line.of, a.copy, table), table[line.axis]
         mask = None if line.mask is None else self.scalar(line.mask, a.copy, table)
@@ -342,7 +343,7 @@ class Rules:
             return Soft(sym, value, None) if sym in symbols(value) else inverse_size(sym)
         return Soft(sym, value, mask)
 
-    def _scalar_reduce(self, line: ir.Reduce, a: Ref, table: dict[ir.Axis, Sym]) -> Value:
+    def _scalar_reduce(self, line: ir.Reduce, a: ScalarRef, table: dict[ir.Axis, Sym]) -> Value:
         if line.op == "max":
             raise unsupported("a maximum of scalars")
         dim = next(d for d in line.of.dims if d.axis == line.axis)
@@ -351,22 +352,7 @@ class Rules:
         return mul(inverse_size(sym), total) if line.op == "mean" else total
 
 
-class _ScalarNode:
-    """A C-var in the place of a node in requests; equal for equal variables."""
-
-    def __init__(self, var: ir.Var, normal: Normal) -> None:
-        self.var = var
-        self.name = var.name
-        self.id = -1 - normal.line_index[var]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ScalarNode) and self.var is other.var
-
-    def __hash__(self) -> int:
-        return hash(self.var)
-
-
-def given(line: ir.InputScalar, a: Ref) -> Value:
+def given(line: ir.InputScalar, a: ScalarRef) -> Value:
     """The value of an input scalar."""
     if line.per_sample:
         return Given(line.out, a.copy, a.symbols)
@@ -377,7 +363,7 @@ def given(line: ir.InputScalar, a: Ref) -> Value:
     return Num(exact(line.limit))
 
 
-def readouts_flip(program: Any) -> bool:
+def readouts_flip(program: ir.ProgramLike) -> bool:
     """Are gradients odd in the readouts: of mean zero, independent of other vectors, not used in the forward pass?"""
     inputs = facts.input_vectors(program.lines)
     block = covariance_blocks(program)
@@ -386,9 +372,9 @@ def readouts_flip(program: Any) -> bool:
     return not any(x.readout and (x.out in forward or block[x.out] in others) for x in inputs)
 
 
-def data_of(normal: Normal, node: Any) -> ir.Var:
+def data_of(normal: Normal, node: AnyNode) -> ir.Var:
     """The network input that a function of data is made of."""
     while not isinstance(node, DataNode):
-        node = node.of if not isinstance(node, Lin) else node.terms[0][1]
+        node = parents(node)[0]
     line = node.line
     return line.out if isinstance(line, ir.Data) else data_of(normal, normal.of_var[line.args[0]])

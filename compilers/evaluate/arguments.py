@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,33 +12,52 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.build import hints
 from netsor.errors import InputError, UnsupportedError
 
-Array: TypeAlias = Tensor | np.ndarray[Any, Any] | Sequence[Any]
-Arrays: TypeAlias = Array | Mapping[str, Any]  # of one input, by name, or a list of samples of different size
+Array: TypeAlias = hints.ArrayLike
+Arrays: TypeAlias = hints.Inputs
+Device: TypeAlias = torch.device | str | None
+Dtype: TypeAlias = torch.dtype | type[np.generic] | np.dtype[Any] | str | None
 Get: TypeAlias = str | Sequence[str]
-Params = Mapping[str, Any]
+Params: TypeAlias = Mapping[str, hints.Real]
 
 
 def wanted_names(get: Get) -> tuple[str, ...]:
-    """The names, each once; InputError (NT605) for what is no name and no sequence of names."""
+    """The names, each once; InputError (NT605) for nothing, and for what is no name and no sequence of names."""
     names = [get] if isinstance(get, str) else list(get) if isinstance(get, Iterable) else [get]
-    if not all(isinstance(name, str) for name in names):
+    if not names or not all(isinstance(name, str) for name in names):
         raise InputError(f"get is a name or several, got {get!r}", code="NT605", hint='get="ntk" or ("nngp", "ntk")')
     return tuple(dict.fromkeys(names))
 
 
-def as_dtype(dtype: Any) -> torch.dtype | None:
-    if dtype is None or isinstance(dtype, torch.dtype):
+def as_dtype(dtype: Dtype) -> torch.dtype | None:
+    if dtype is None:
         return dtype
     known = {"float32": torch.float32, "float64": torch.float64, "float": torch.float64, "double": torch.float64}
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    name = str(dtype).removeprefix("torch.") if isinstance(dtype, str | torch.dtype) else np.dtype(dtype).name
     if name not in known:
         raise InputError(f"dtype is float32 or float64, got {dtype!r}", code="NT609")
     return known[name]
 
 
-def as_device(device: Any) -> torch.device | None:
+def as_draws(tol: float | None, samples: int | None, seed: int) -> dict[str, Any]:
+    """How sampled kernels draw; InputError (NT616) for a tolerance or a number of draws that is not positive."""
+    if tol is not None and not (isinstance(tol, Real) and not isinstance(tol, bool) and 0 < tol < math.inf):
+        hint = "tol=1e-3: the standard error, relative to √(K_ii K_jj)"
+        raise InputError(f"tol is a positive number, got {tol!r}", code="NT616", hint=hint)
+    if samples is not None and not (_is_whole(samples) and samples > 0):
+        raise InputError(f"samples is a positive whole number, got {samples!r}", code="NT616", hint="samples=4096")
+    if not (_is_whole(seed) and seed >= 0):
+        raise InputError(f"seed is a whole number from 0, got {seed!r}", code="NT616", hint="seed=0")
+    return {"tol": tol, "samples": samples, "seed": seed}
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def as_device(device: Device) -> torch.device | None:
     if device is None:
         return None
     try:
@@ -65,10 +86,12 @@ def _axes(size: Any) -> list[Any]:
     return [size] if isinstance(size, ir.SizeOf) else []
 
 
-def as_parameters(name: str, known: Sequence[str], params: Params | None) -> dict[str, Tensor]:
+def as_parameters(
+    name: str, known: Sequence[str], params: Params | None, call: str = "kernel(x, params=…)"
+) -> dict[str, Tensor]:
     """A tensor without axes in float64 for each parameter of a program; gradients flow to those that are given.
 
-    InputError (NT604) for one that is missing or unknown, or is no positive finite number.
+    InputError (NT604) for one that is missing or unknown, or is no positive finite number; its hint is the `call`.
     """
     if params is not None and not isinstance(params, Mapping):
         raise InputError(f"params are values by name, got {type(params).__name__}", code="NT604", hint='{"s": 1.5}')
@@ -84,7 +107,7 @@ def as_parameters(name: str, known: Sequence[str], params: Params | None) -> dic
         raise InputError(
             f"the parameter{'s' if missing[1:] else ''} {', '.join(missing)} of {name} "
             f"{'have no values' if missing[1:] else 'has no value'}", code="NT604",
-            hint=f"kernel(x, params={{{wanted}}})",
+            hint=call.replace("…", f"{{{wanted}}}"),
         )  # fmt: skip
     return {k: _number(k, given[k]) for k in known}
 

@@ -32,6 +32,8 @@ def as_tensor(name: str, value: Any) -> Tensor:
 def _converted(name: str, value: Any) -> Tensor:
     if isinstance(value, list | tuple) and value and all(isinstance(v, Tensor) for v in value):
         return _stacked(name, value)
+    if hasattr(value, "toarray"):
+        raise _no_numbers(name, "a sparse matrix", "give .toarray() of it")
     if np.ma.is_masked(value):
         raise _no_numbers(name, "masked entries", "fill them, or leave these samples out")
     try:

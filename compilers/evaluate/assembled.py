@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -26,10 +34,14 @@ class Placed:
         else:
             self._block(key, value, rows, cols)
 
-    def _block(self, key: str, value: Tensor, rows: slice, cols: slice) -> None:
+    def whole(self, key: str, like: Tensor, axes: tuple[int, ...] = ()) -> Tensor:
+        """The array of all pairs, which is filled by blocks."""
         if key not in self.out:
-            self.out[key] = value.new_empty((*self.shape, *value.shape[2:]))
-        self.out[key][rows, cols] = value
+            self.out[key] = large(like.new_empty((*self.shape, *axes)))
+        return self.out[key]
+
+    def _block(self, key: str, value: Tensor, rows: slice, cols: slice) -> None:
+        self.whole(key, value, value.shape[2:])[rows, cols] = value
         if self.symmetric and rows != cols:
             self.out[key][cols, rows] = mirrored(value)
 
@@ -42,6 +54,40 @@ class Placed:
 
     def all(self) -> dict[str, Tensor]:
         return self.out
+
+
+@dataclass(frozen=True)
+class Band:
+    """The pairs of some inputs that are written straight into the arrays of all; `own`: of these inputs themselves, of
+    which the pairs above the diagonal are computed. `done(rows)` says how far it is.
+    """
+
+    whole: Placed
+    rows: slice
+    cols: slice
+    own: bool
+    done: Callable[[range], None]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.stop - self.rows.start, self.cols.stop - self.cols.start
+
+    @property
+    def mirrored(self) -> bool:
+        return self.whole.symmetric
+
+    def out(self, key: str, like: Tensor) -> Tensor:
+        return self.whole.whole(key, like)[self.rows, self.cols]
+
+    def mirror(self, key: str) -> Tensor:
+        return self.whole.out[key][self.cols, self.rows]
+
+
+class Near(NamedTuple):
+    """Pairs of a band by their numbers in it."""
+
+    rows: Tensor
+    cols: Tensor
 
 
 class Joined:
@@ -61,6 +107,9 @@ class Joined:
 
     def all(self) -> dict[str, Tensor]:
         return {key: _joined(grid) for key, grid in self.grid.items()}
+
+
+Whole = Placed | Joined
 
 
 def _joined(grid: dict[tuple[int, int], Tensor]) -> Tensor:
@@ -113,3 +162,31 @@ def _mirror(matrix: Tensor) -> Tensor:
         square = matrix[start:stop, start:stop]
         square.copy_(_upper(square))
     return matrix
+
+
+# ---------------------------------------------------------------- memory
+
+LARGE = 1 << 21  # bytes of a large page
+ADVICE = 14  # MADV_HUGEPAGE
+
+
+def large(x: Tensor) -> Tensor:
+    """The tensor, whose memory has not been touched yet."""
+    size = x.numel() * x.itemsize
+    advise = _advise() if x.device.type == "cpu" and size >= 2 * LARGE else None
+    if advise is not None:
+        start = -(-x.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        advise(start, (x.data_ptr() + size - start) // mmap.PAGESIZE * mmap.PAGESIZE, ADVICE)  # no matter if it fails
+    return x
+
+
+@lru_cache(maxsize=1)
+def _advise() -> Any:
+    if sys.platform != "linux":
+        return None
+    try:
+        found = ctypes.CDLL(None).madvise
+    except (OSError, AttributeError):
+        return None
+    found.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return found

@@ -15,16 +15,16 @@ from torch.utils.checkpoint import checkpoint
 
 from netsor.compilers.budget.plan import Plan
 from netsor.compilers.budget.progress import Progress
-from netsor.compilers.evaluate.assembled import Joined, Place, Placed, symmetrised
+from netsor.compilers.derive.outputs import SLOPES
+from netsor.compilers.evaluate.assembled import Band, Joined, Placed, Whole, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.evaluate.results import KernelResult, describe_log, flat, nested
+from netsor.compilers.evaluate.repair import repaired
+from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, flat
 from netsor.compilers.expectation import record
 from netsor.compilers.expectation.blocks.scratch import current, scratch
 
 Each = Callable[[Inputs], Any]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
-Put = Callable[[str, Tensor, Place], None]
-MOSTLY = 8  # with more than one pair in so many near |ρ| = 1, blocks are computed again
 
 
 def whole(
@@ -82,15 +82,15 @@ class Blocks:
         self._rows: tuple[slice, Any] | None = None
         self._single: dict[str, list[Tensor]] = {}
 
-    def run(self, put: Put, shown: Progress) -> None:
-        """Give every kernel of every block to `put`; of a symmetric call those on and above the diagonal."""
+    def run(self, whole: Whole, shown: Progress) -> None:
+        """Put every kernel of every block into `whole`; of a symmetric call those on and above the diagonal."""
         for rows, cols in self.plan.bands(*self.shape, self.symmetric):
             with scratch() as shared:
                 if self.plan.spare is not None:
                     shared.buffers.spare = self.plan.spare
                 a = self._rows_of(rows)
                 b = a if self._own(rows, cols) else self.quantities(self.two, cols)
-                self._band(a, b, rows, cols, put, shown)
+                self._band(a, b, rows, cols, whole, shown)
 
     def singles(self) -> dict[str, Tensor]:
         """What was asked for of every input alone."""
@@ -136,22 +136,41 @@ class Blocks:
 
     # ------------------------------------------------------------ blocks
 
-    def _band(self, a: Any, b: Any, rows: slice, cols: slice, put: Put, shown: Progress) -> None:
-        if self.fused is not None:
-            a, b = self.fused.extended(a, b)
+    def _band(self, a: Any, b: Any, rows: slice, cols: slice, whole: Whole, shown: Progress) -> None:
         own = self._own(rows, cols)
         shown.ready()
+        if self._direct(a, b, rows, cols, whole, shown):
+            self._repaired(whole)
+            return
+        if self.fused is not None and not hasattr(self.fused, "band"):
+            a, b = self.fused.extended(a, b)
         for i, j in self.plan.blocks(rows.stop - rows.start, cols.stop - cols.start, own):
             block = _moved(i, rows.start), _moved(j, cols.start)
             for key, value in self._block(a.rows(i), b.cols(j), *block).items():
-                put(key, symmetrised(value) if own and i == j else value, block)
+                whole.put(key, symmetrised(value) if own and i == j else value, block)
             shown.done(_pairs(i, j, own))
-        self._repair(put)
+        self._repaired(whole)
+
+    def _direct(self, a: Any, b: Any, rows: slice, cols: slice, whole: Whole, shown: Progress) -> bool:
+        """Has the band been written at once?"""
+        if not hasattr(self.fused, "band") or not isinstance(whole, Placed):
+            return False
+        own, m = self._own(rows, cols), cols.stop - cols.start
+
+        def done(part: range) -> None:
+            shown.done(sum(m - i for i in part) if own else m * len(part))
+
+        near = self.fused.band(a, b, Band(whole, rows, cols, own, done))
+        if near is None:
+            return False
+        if len(near.rows):
+            self.near.append(torch.stack((near.rows + rows.start, near.cols + cols.start), 1))
+        return True
 
     def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[str, Tensor]:
         shared = current()
         assert shared is not None
-        if self.fused is not None:
+        if self.fused is not None and not hasattr(self.fused, "band"):
             first, second = (
                 torch.arange(s.start, s.stop, device=a.data.device, dtype=a.data.dtype) for s in (rows, cols)
             )
@@ -160,7 +179,7 @@ class Blocks:
             if found is not None:
                 self._mark(found[1], rows, cols)
                 return found[0]
-        shared.tangents = not self.get.isdisjoint(("ntk", "terms"))
+        shared.tangents = not self.get.isdisjoint(SLOPES)
         shared.watching = a.data.dtype == torch.float32 and not self.differentiable
         out = flat(self.pairs(a, b, self.get))
         if shared.near is not None:
@@ -168,6 +187,12 @@ class Blocks:
         shared.watching = False
         shared.release()
         return out
+
+    def _repaired(self, whole: Whole) -> None:
+        if self.near:
+            numbers = torch.cat(self.near)
+            self.near.clear()
+            repaired(self, whole, numbers)
 
     def _mark(self, mask: Tensor, rows: slice, cols: slice) -> None:
         found = mask.expand(rows.stop - rows.start, cols.stop - cols.start).nonzero()
@@ -177,57 +202,18 @@ class Blocks:
         if len(found):
             self.near.append(found)
 
-    def _repair(self, put: Put) -> None:
-        """The entries of a band that were too near for float32, from the inputs in float64."""
-        if not self.near:
-            return
-        shared = current()
-        if shared is not None:
-            shared.buffers.forget()
-        numbers = torch.cat(self.near)
-        self.near.clear()
-        (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
-        a, b = (self._wide(data, k) for data, k in ((self.one, one), (self.two, two)))
-        if len(numbers) * MOSTLY > len(one) * len(two):
-            self._repair_blocks(put, a, b, numbers, torch.stack((rows, cols), 1))
-            return
-        for some in torch.arange(len(numbers), device=numbers.device).split(self.plan.few):
-            i, j = rows[some], cols[some]
-            with scratch():
-                found = flat(self.pairs(a.rows(i), b.cols(j, aligned=True), self.get))
-            for key, value in found.items():
-                put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
-
-    def _repair_blocks(self, put: Put, a: Any, b: Any, numbers: Tensor, places: Tensor) -> None:
-        """By blocks, in which the inputs share more than in pairs of their own; of which the near pairs are taken."""
-        with scratch():
-            for rows, cols in self.plan.blocks(a.data.samples, b.data.samples, False):
-                start = torch.tensor([rows.start, cols.start], device=places.device)
-                end = torch.tensor([rows.stop, cols.stop], device=places.device)
-                inside = ((places >= start) & (places < end)).all(1)
-                if not bool(inside.any()):
-                    continue
-                i, j = (places[inside] - start).unbind(1)
-                for key, value in flat(self.pairs(a.rows(rows), b.cols(cols), self.get)).items():
-                    put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
-
-    def _wide(self, data: Inputs, numbers: Tensor) -> Any:
-        some = data.slice(numbers).to(torch.float64)
-        with scratch():
-            return self.quantities(some, slice(0, some.samples))
-
 
 class Again(Blocks):
     """Blocks with gradients whose graphs are not kept: each is computed again in the backward pass."""
 
-    def run(self, put: Put, shown: Progress) -> None:
+    def run(self, whole: Whole, shown: Progress) -> None:
         left, right = _split(self.one, self.plan.tile), _split(self.two, self.plan.tile)
         for rows, cols in self.plan.blocks(*self.shape, self.symmetric):
             a, b = left[rows.start // self.plan.tile], right[cols.start // self.plan.tile]
             names, found = self._checkpointed(a, a if self._own(rows, cols) else b, rows, cols)
             for key, value in zip(names, found, strict=True):
                 if not key.startswith(SINGLE):
-                    put(key, value, (rows, cols))
+                    whole.put(key, value, (rows, cols))
                 elif cols.start == (rows.start if self.symmetric else 0):
                     self._single.setdefault(key.removeprefix(SINGLE), []).append(value)
             shown.done(_pairs(rows, cols, self.symmetric))
@@ -283,16 +269,11 @@ def _moved(s: slice, by: int) -> slice:
 
 def _assemble(run: Blocks, shown: Progress) -> dict[str, Any]:
     whole = Joined(run.shape, run.symmetric) if run.differentiable else Placed(run.shape, run.symmetric)
-    run.run(whole.put, shown)
-    return nested(whole.all())
+    run.run(whole, shown)
+    return whole.all()
 
 
 def _result(singles: dict[str, Tensor], out: dict[str, Any]) -> KernelResult:
-    result = KernelResult()
-    for key, value in out.items():
-        if key in ("nngp", "ntk", "terms"):
-            setattr(result, key, value)
-        else:
-            result.vectors[key] = value
+    result = KernelResult(**fields(out))
     result.vectors |= singles
     return result

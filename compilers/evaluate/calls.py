@@ -10,7 +10,7 @@ from torch import Tensor
 
 from netsor.compilers.evaluate import transforms
 from netsor.compilers.evaluate.arrays import as_tensor
-from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.evaluate.results import KernelResult, fields
 from netsor.errors import UnsupportedError
 
 Call = Callable[..., KernelResult]
@@ -52,15 +52,8 @@ def call(kernel: Call, *arguments: Any) -> KernelResult:
             raise UnsupportedError(
                 "a sampled kernel has no gradient in its inputs", code="NT702", hint="finite differences with one seed"
             )
-        return tuple(value for _, value in found.items())
+        return tuple(found.by_key().values())
 
     leaves = [as_tensor("an input", x) for part in arguments for x in _leaves(part)]
     values = transforms.transformed(plain, leaves)
-    return _filled(first[0], dict(zip((name for name, _ in first[0].items()), values, strict=True)))
-
-
-def _filled(like: KernelResult, values: Mapping[str, Tensor]) -> KernelResult:
-    """The result with other kernels of the same names."""
-    terms = None if like.terms is None else {k: values[f"terms.{k}"] for k in like.terms}
-    vectors = {k: values[k] for k in like.vectors}
-    return replace(like, nngp=values.get("nngp"), ntk=values.get("ntk"), terms=terms, vectors=vectors)
+    return replace(first[0], **fields(dict(zip(first[0].by_key(), values, strict=True))))

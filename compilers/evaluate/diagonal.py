@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from netsor.compilers.evaluate.results import KernelResult
-from netsor.compilers.predict.samples import batches
+from netsor.compilers.budget.progress import NOTHING, Progress
+from netsor.compilers.evaluate.results import KernelResult, fields
+from netsor.compilers.predict.samples import batches, count
 
 BLOCK = 32  # inputs of one call: the kernel's own diagonal is exact in it, and few pairs are computed in vain
 
 
 def diagonals(kernel: Callable[[Any], KernelResult], x: Any, single: Collection[str]) -> KernelResult:
     """The diagonals of the kernel's calls on batches of a few inputs; `single` are the results without pairs."""
-    parts = [kernel(part) for part in batches(x, BLOCK)]
-    out = parts[0]
+    parts: list[KernelResult] = []
+    with Progress("diagonal", count(x), "samples", kept=NOTHING) as shown:
+        for part in batches(x, BLOCK):
+            parts.append(kernel(part))
+            shown.done(count(part))
 
-    def joined(name: str, values: list[Tensor]) -> Tensor:
-        return torch.cat(values if name in single else [_diagonal(v) for v in values])
+    def joined(key: str, values: list[Tensor]) -> Tensor:
+        return torch.cat(values if key in single else [_diagonal(v) for v in values])
 
-    for name in ("nngp", "ntk"):
-        if getattr(out, name) is not None:
-            setattr(out, name, joined(name, [getattr(r, name) for r in parts]))
-    if out.terms is not None:
-        out.terms = {k: joined("terms", [r.terms[k] for r in parts]) for k in out.terms}
-    out.vectors = {k: joined(k, [r.vectors[k] for r in parts]) for k in out.vectors}
+    each = [r.by_key() for r in parts]
+    kernels = {key: joined(key, [r[key] for r in each]) for key in each[0]}
     errors = [r.error for r in parts if r.error is not None]
-    out.error = max(errors) if errors else None
-    return out
+    return replace(parts[0], **fields(kernels), error=max(errors) if errors else None)
 
 
 def _diagonal(value: Tensor) -> Tensor:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.evaluate.results import KernelResult, fields
 from netsor.errors import Diagnostic, UnsupportedError
 
 Names = tuple[str, ...]
@@ -47,10 +47,7 @@ def merged(parts: Sequence[KernelResult]) -> KernelResult:
     """One result; its error is the largest."""
     first, *others = parts
     for other in others:
-        for key in ("nngp", "ntk", "terms"):
-            if getattr(first, key) is None:
-                setattr(first, key, getattr(other, key))
-        first.vectors |= other.vectors
+        first = replace(first, **fields(first.by_key() | other.by_key()))
         first.methods |= other.methods
         first.errors |= other.errors
         first.method = "+".join(dict.fromkeys([*first.method.split("+"), *other.method.split("+")]))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from netsor.compilers.evaluate.arrays import as_tensor, check_layout, layout_hint, rank_hint
 from netsor.errors import InputError
+from netsor.run.inputs import by_name, samples
 
 Signature = Mapping[str, tuple[str, tuple[tuple[str, int | None], ...]]]
 Part = slice | Tensor  # of the samples: a range, or their numbers
@@ -113,15 +114,27 @@ class Inputs:
                     f"axis {axis} of {name} has size {size}, expected {fixed or known}", code="NT602",
                     hint=layout_hint(name, [a for a, _ in axes], value.shape) if kind == "data" else None,
                 )  # fmt: skip
-        if bool(torch.isfinite(value.sum())):  # NaN and infinity stay in a sum
-            return
-        bad = (~torch.isfinite(value)).nonzero()
-        if len(bad):
-            place = tuple(bad[0].tolist())
-            raise InputError(
-                f"{name} is not finite in sample {place[0]}: {name}{list(place)} is {float(value[place])}",
-                code="NT603", hint="remove NaN and infinity",
-            )  # fmt: skip
+        if not bool(torch.isfinite(torch.linalg.vector_norm(value))):  # NaN and infinity stay in it
+            _refuse_what_is_not_finite(name, value)
+
+
+def _refuse_what_is_not_finite(name: str, value: Tensor) -> None:
+    """InputError (NT603) for an entry that is not finite, or a square of one sample that is not."""
+    bad = (~torch.isfinite(value)).nonzero()
+    if len(bad):
+        place = tuple(bad[0].tolist())
+        raise InputError(
+            f"{name} is not finite in sample {place[0]}: {name}{list(place)} is {float(value[place])}",
+            code="NT603", hint="remove NaN and infinity",
+        )  # fmt: skip
+    large = (~torch.isfinite(value.square().flatten(1).sum(1))).nonzero()
+    if len(large):
+        sample = int(large[0])
+        raise InputError(
+            f"{name} is too large in sample {sample}: squares of {float(value[sample].abs().max()):.1e} are not finite"
+            f" in {str(value.dtype).removeprefix('torch.')}",
+            code="NT603", hint="scale the features, for example to variance 1",
+        )  # fmt: skip
 
 
 def as_inputs(
@@ -130,18 +143,8 @@ def as_inputs(
     """An array (one input), or a dict from name to array, as tensors of one floating dtype."""
     if isinstance(x, Inputs):
         return x
-    if not isinstance(x, Mapping):
-        if len(signature) != 1:
-            raise InputError(f"the program has inputs {', '.join(signature)}: give a dict", code="NT604")
-        x = {next(iter(signature)): x}
-    missing, extra = [k for k in signature if k not in x], [k for k in x if k not in signature]
-    if missing or extra:
-        what = f"missing {', '.join(missing)}" if missing else f"unknown {', '.join(map(str, extra))}"
-        raise InputError(f"inputs of the program are {', '.join(signature)}: {what}", code="NT604")
-    tensors = {k: as_tensor(k, x[k]) for k in signature}
-    counts = {k: v.shape[0] if v.dim() else 0 for k, v in tensors.items()}
-    if len(set(counts.values())) > 1:
-        raise InputError(f"inputs have different numbers of samples: {counts}", code="NT602")
+    tensors = {k: as_tensor(k, v) for k, v in by_name(list(signature), x).items()}
+    samples({k: v.shape[0] if v.dim() else 0 for k, v in tensors.items()})
     common = dtype or _promoted(tensors.values())
     found = Inputs(signature, {k: v.to(common).to(device or v.device) for k, v in tensors.items()}, parameters)
     for name, (kind, axes) in signature.items():

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import Limits
-from netsor.compilers.budget.progress import Progress
+from netsor.compilers.budget.progress import NOTHING, Progress
 from netsor.compilers.evaluate.arrays import as_tensor
 from netsor.compilers.evaluate.assembled import mirrored
-from netsor.compilers.evaluate.results import TERM, KernelResult, flat, nested
+from netsor.compilers.evaluate.results import KernelResult, fields, shown
 from netsor.errors import InputError
+from netsor.run.inputs import samples
 
 Call = Callable[[Any, Any, Limits], KernelResult]
 
@@ -39,21 +40,19 @@ def _samples(x: Any) -> list[dict[str, Tensor]]:
     if not isinstance(x, Mapping):
         return [{"": as_tensor("x", v)} for v in x]
     columns = {k: [as_tensor(k, v) for v in column] for k, column in x.items()}
-    counts = {len(c) for c in columns.values()}
-    if len(counts) != 1:
-        raise InputError("inputs have different numbers of samples", code="NT602")
-    return [{k: c[i] for k, c in columns.items()} for i in range(counts.pop())]
+    count = samples({k: len(c) for k, c in columns.items()})
+    return [{k: c[i] for k, c in columns.items()} for i in range(count)]
 
 
 def _groups(x: Any) -> list[tuple[list[int], Any]]:
     """Samples of equal shape: their places and their batch."""
-    samples = _samples(x)
+    each = _samples(x)
     found: dict[Any, list[int]] = {}
-    for i, s in enumerate(samples):
+    for i, s in enumerate(each):
         found.setdefault(tuple((k, tuple(v.shape)) for k, v in s.items()), []).append(i)
     out = []
     for places in found.values():
-        batch = {k: torch.stack([samples[i][k] for i in places]) for k in samples[places[0]]}
+        batch = {k: torch.stack([each[i][k] for i in places]) for k in each[places[0]]}
         out.append((places, batch[""] if list(batch) == [""] else batch))
     return out
 
@@ -67,24 +66,24 @@ def call(kernel: Call, x1: Any, x2: Any, name: str = "", limits: Limits | None =
     pairs = shape[0] * (shape[0] + 1) // 2 if x2 is None else shape[0] * shape[1]
     out: dict[str, Tensor] = {}
     methods: list[KernelResult] = []
-    with Progress(name, pairs, "pairs", limits.progress) as shown:
+    with Progress(name, pairs, "pairs", limits.progress, kept=NOTHING) as progress:
         for i, (rows, a) in enumerate(left):
             for j, (cols, b) in enumerate(right):
                 if x2 is None and j < i:
                     continue
-                result = kernel(a, None if x2 is None and i == j else b, _left(limits, out, shown))
+                result = kernel(a, None if x2 is None and i == j else b, _left(limits, out, progress))
                 methods.append(result)
-                for key, value in _flat(result).items():
+                for key, value in result.by_key().items():
                     _put(out, key, value, rows, cols, shape)
                     if x2 is None and i != j:
                         _put(out, key, mirrored(value), cols, rows, shape)
     return _collect(out, methods)
 
 
-def _left(limits: Limits, out: dict[str, Tensor], shown: Progress) -> Limits:
+def _left(limits: Limits, out: dict[str, Tensor], progress: Progress) -> Limits:
     """What the whole kernels leave of a budget."""
     held = sum(2 * v.numel() * v.element_size() for v in out.values())
-    return replace(limits, memory=None if limits.memory is None else limits.memory - held, shown=shown)
+    return replace(limits, memory=None if limits.memory is None else limits.memory - held, shown=progress)
 
 
 def _put(
@@ -92,7 +91,7 @@ def _put(
 ) -> None:
     if value.dim() > 2:
         raise InputError(
-            f"{key.replace(TERM, 'terms.')} has output axes whose sizes differ between samples", code="NT602",
+            f"{shown(key)} has output axes whose sizes differ between samples", code="NT602",
             hint="call once per size",
         )  # fmt: skip
     if key not in out:
@@ -101,17 +100,10 @@ def _put(
     out[key] = out[key].index_put(index, value)
 
 
-def _flat(result: KernelResult) -> dict[str, Tensor]:
-    found = {"nngp": result.nngp, "ntk": result.ntk, **result.vectors, "terms": result.terms}
-    return flat({k: v for k, v in found.items() if v is not None})
-
-
 def _collect(out: dict[str, Tensor], parts: list[KernelResult]) -> KernelResult:
-    found = nested(out)
-    named = {k: v for k, v in found.items() if k not in ("nngp", "ntk", "terms")}
     errors = [p.error for p in parts if p.error is not None]
     methods = sorted({m for p in parts for m in p.method.split("+")})
     return KernelResult(
-        found.get("nngp"), found.get("ntk"), found.get("terms"), named, "+".join(methods),
-        max(errors) if errors else None, any(p.assumed for p in parts),
+        **fields(out), method="+".join(methods), error=max(errors) if errors else None,
+        assumed=any(p.assumed for p in parts),
     )  # fmt: skip

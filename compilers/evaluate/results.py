@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from netsor.compilers.derive.outputs import OUTPUTS, TERMS
+from netsor.compilers.expectation.report import divergent
 from netsor.errors import InputError
 from netsor.markup import one_line
 from netsor.text.display import Table, Tabled
 
-TERM = "terms\n"  # no name begins like this
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TERM = f"{TERMS}\n"  # of a term's key; no name begins like this
 
 
 @dataclass(eq=False)
@@ -45,10 +51,10 @@ class KernelResult(Tabled):
     errors: dict[str, Tensor] = field(default_factory=dict)
     asked: tuple[str, ...] = ()  # the names of the call, in its order
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor | Any]:
         return iter([self[name] for name in self.asked or self._named()])
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Tensor | Any:
         """A kernel by name (as in `items`), or the dict of the terms."""
         found = self._named() | dict(self.items())
         if not isinstance(name, str) or name not in found:
@@ -91,7 +97,7 @@ class KernelResult(Tabled):
         kind = str(v.dtype).removeprefix("torch.") + ("" if v.device.type == "cpu" else f", {v.device}")
         return str(list(v.shape)), kind, self.methods.get(name, self.method), shown
 
-    def plot(self, name: str | None = None) -> Any:
+    def plot(self, name: str | None = None) -> Figure:
         """Heat map and spectrum of a kernel by name (as in `items`; the first one by default), a matplotlib figure."""
         from netsor.compilers.experiment.figure import kernel_figure
 
@@ -107,27 +113,44 @@ class KernelResult(Tabled):
 
     def to(self, dtype: torch.dtype) -> KernelResult:
         """The same with all kernels in another dtype."""
-        terms = None if self.terms is None else {k: v.to(dtype) for k, v in self.terms.items()}
-        nngp, ntk = (None if v is None else v.to(dtype) for v in (self.nngp, self.ntk))
-        return replace(self, nngp=nngp, ntk=ntk, terms=terms, vectors={k: v.to(dtype) for k, v in self.vectors.items()})
+        return self.mapped(lambda v: v.to(dtype))
+
+    def by_key(self) -> dict[str, Tensor]:
+        """All kernels by key, as blocks and stores have them; see `fields`."""
+        return flat(self._named())
+
+    def mapped(self, f: Callable[[Tensor], Tensor]) -> KernelResult:
+        """The same with a function applied to all kernels."""
+        return replace(self, **fields({key: f(value) for key, value in self.by_key().items()}))
 
 
 def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:
-    """Method and error of a call from the records of its expectations."""
+    """Method and error of a call from the records of its expectations.
+
+    InputError (NT603) when the error of one is no number: its integral does not converge.
+    """
     order = ("closed form", "hermite", "quadrature", "sampled")
     used = {m for m, _ in log}
     method = "+".join(sorted(used, key=lambda m: order.index(m) if m in order else len(order))) or "closed form"
     bounds = [float(b) for m, b in log if m != "closed form"]
+    if any(math.isnan(b) for b in bounds):
+        raise divergent()
     return method, max(bounds) if bounds else None
 
 
 def flat(out: dict[str, Any]) -> dict[str, Any]:
     """The kernels of a block by name, the terms by TERM and the array's name."""
-    plain = {k: v for k, v in out.items() if k != "terms"}
-    return plain | {TERM + k: v for k, v in (out.get("terms") or {}).items()}
+    plain = {k: v for k, v in out.items() if k != TERMS}
+    return plain | {TERM + k: v for k, v in (out.get(TERMS) or {}).items()}
 
 
-def nested(out: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of `flat`."""
+def fields(out: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a result whose kernels have these keys: the inverse of `KernelResult.by_key`."""
     terms = {k.removeprefix(TERM): v for k, v in out.items() if k.startswith(TERM)}
-    return {k: v for k, v in out.items() if not k.startswith(TERM)} | ({"terms": terms} if terms else {})
+    named = {k: v for k, v in out.items() if k not in OUTPUTS and not k.startswith(TERM)}
+    return {name: out.get(name) for name in OUTPUTS} | {TERMS: terms or None, "vectors": named}
+
+
+def shown(key: str) -> str:
+    """A key as in `KernelResult.items`."""
+    return key.replace(TERM, f"{TERMS}.")

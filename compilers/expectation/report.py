@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from netsor.errors import InputError
+
 Record = tuple[str, float]
 
 _log: ContextVar[list[Record] | None] = ContextVar("netsor_expectation_log", default=None)
@@ -31,3 +33,12 @@ def report(method: str, bound: float | Callable[[], float]) -> None:
     log = _log.get()
     if log is not None:
         log.append((method, bound() if callable(bound) else bound))
+
+
+def divergent() -> InputError:
+    """The error of an expectation whose integral does not converge."""
+    return InputError(
+        "an expectation does not converge: a function of the program is not finite, or grows too fast, at the"
+        " variances of these inputs", code="NT603",
+        hint="`netsor check` names functions of too fast growth (NT302); smaller variances or inputs may do",
+    )  # fmt: skip

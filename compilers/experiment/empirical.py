@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, jvp, vjp, vmap
 
 from netsor.compilers.budget.plan import parse_memory
+from netsor.compilers.evaluate.arguments import Array
 from netsor.errors import InputError
 
 Outputs = Literal["full", "mean"]
@@ -19,8 +20,8 @@ Network = Callable[[dict[str, Tensor], Tensor], Tensor]
 
 
 def empirical_ntk(
-    f: Any, x1: Any, x2: Any = None, *, params: Mapping[str, Tensor] | None = None, outputs: Outputs = "full",
-    method: Method | None = None, memory: int | str = "2GB",
+    f: torch.nn.Module | Network, x1: Array, x2: Array | None = None, *, params: Mapping[str, Tensor] | None = None,
+    outputs: Outputs = "full", method: Method | None = None, memory: int | str = "2GB",
 ) -> Tensor:  # fmt: skip
     """Θ(x, x̄) = Σ_θ ∂f(x)/∂θ ∂f(x̄)/∂θ over the parameters θ of a network, `[n, m, *axes, *axes′]`.
 
@@ -49,7 +50,7 @@ def empirical_ntk(
         return task.run(one, two, method)
 
 
-def _network(f: Any, params: Mapping[str, Tensor] | None) -> tuple[Network, dict[str, Tensor]]:
+def _network(f: torch.nn.Module | Network, params: Mapping[str, Tensor] | None) -> tuple[Network, dict[str, Tensor]]:
     if not isinstance(f, torch.nn.Module):
         if not params:
             raise InputError("a function f(params, x) needs its parameters", code="NT604", hint="params={'w': …}")
@@ -68,7 +69,7 @@ def _network(f: Any, params: Mapping[str, Tensor] | None) -> tuple[Network, dict
     return network, trained
 
 
-def _as_inputs(name: str, x: Any, like: Tensor) -> Tensor:
+def _as_inputs(name: str, x: Array, like: Tensor) -> Tensor:
     found = x if isinstance(x, Tensor) else torch.as_tensor(x)
     if found.dim() == 0 or len(found) == 0:
         raise InputError(f"{name} has no samples: shape {tuple(found.shape)}", code="NT601")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,8 +15,11 @@ from netsor.compilers.experiment.result import Simulation
 from netsor.errors import InputError
 from netsor.markup import one_line
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def figure(results: Sequence[Simulation], keys: Sequence[str] | None = None) -> Any:
+
+def figure(results: Sequence[Simulation], keys: Sequence[str] | None = None) -> Figure:
     """One curve per program and kernel: mean, 95% interval, fitted slope in the legend, and a guide n^(−1/2).
 
     `keys` chooses among "nngp", "ntk", "ntk_autograd", …; by default all that have a limit, the NTK once.
@@ -34,7 +37,7 @@ def figure(results: Sequence[Simulation], keys: Sequence[str] | None = None) -> 
     return canvas
 
 
-def plot(*results: Simulation, keys: Sequence[str] | None = None) -> Any:
+def plot(*results: Simulation, keys: Sequence[str] | None = None) -> Figure:
     """`ns.plot(result, …)`: the deviation from the limit against the width, a matplotlib figure.
 
     >>> result = ns.simulate(ns.programs.mlp(), np.eye(2), widths=[8, 16], seeds=2)
@@ -43,7 +46,7 @@ def plot(*results: Simulation, keys: Sequence[str] | None = None) -> Any:
     return figure(results, keys)
 
 
-def kernel_figure(name: str, kernel: torch.Tensor) -> Any:
+def kernel_figure(name: str, kernel: torch.Tensor) -> Figure:
     """A kernel's matrix, and its eigenvalues where it is square and symmetric, largest first."""
     matrix = kernel.detach().cpu().double()
     if matrix.dim() != 2:
@@ -63,12 +66,12 @@ def kernel_figure(name: str, kernel: torch.Tensor) -> Any:
     return canvas
 
 
-def _canvas(size: tuple[float, float] = (6.4, 4.8)) -> Any:
+def _canvas(size: tuple[float, float] = (6.4, 4.8)) -> Figure:
     try:
-        from matplotlib.figure import Figure
+        from netsor.compilers.experiment.canvas import Canvas
     except ImportError as error:
         raise ImportError("figures need matplotlib, which is not installed: pip install '.[plot]'") from error
-    return Figure(figsize=size, layout="constrained")
+    return Canvas(figsize=size, layout="constrained")
 
 
 def save(results: Sequence[Simulation], path: str | Path, keys: Sequence[str] | None = None) -> None:

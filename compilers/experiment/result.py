@@ -5,12 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import torch
 
 from netsor.markup import one_line
 from netsor.text.display import Table, Tabled
+
+
+class Curve(TypedDict):
+    """A kernel's deviation by width, with its 95% intervals."""
+
+    slope: float
+    mean: list[float]
+    interval: list[list[float]] | None
+
+
+class Summary(TypedDict):
+    """A simulation as plain numbers."""
+
+    program: str
+    widths: list[int]
+    seeds: int
+    deviation: dict[str, Curve]
 
 
 @dataclass
@@ -122,9 +139,9 @@ class Simulation(Tabled):
 
     # ------------------------------------------------------------ for people and files
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Summary:
         """Mean deviation, interval and slope by name, as plain numbers."""
-        table = {
+        table: dict[str, Curve] = {
             key: {
                 "slope": self.slope(key),
                 "mean": [self.mean(key, w) for w in self.widths],

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from netsor import ir
 from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
-from netsor.compilers.evaluate.arguments import Arrays
+from netsor.compilers.budget.progress import Progress
+from netsor.compilers.evaluate.arguments import Array, Arrays
+from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.experiment.result import Simulation
 from netsor.compilers.experiment.store import Store
 from netsor.compilers.finite import arrays as random_arrays
@@ -30,12 +31,13 @@ from netsor.passes.backward import with_backward
 WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 SIGNIFICANT = 5  # standard errors by which a sampled limit differs from zero
 Method = Literal["backward", "autograd"]
+Limit: TypeAlias = "KernelResult | LimitResult | Mapping[str, Array | Mapping[str, Array]] | Literal[False]"
 
 
 def simulate(
     p: Program | Holder, x: Arrays | None = None, widths: Sequence[int] = WIDTHS,
     seeds: int | Sequence[int] = 100, *,
-    limit: Any = None, methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
+    limit: Limit | None = None, methods: Sequence[Method] = ("backward", "autograd"), vectors: Sequence[str] = (),
     scalars: Sequence[str] | None = None, sizes: Mapping[str, int] | None = None,
     dtype: torch.dtype = torch.float64, device: str = "cpu",
     memory: float = 8e9, progress: bool | None = None, store: str | Path | None = None,
@@ -60,21 +62,26 @@ def simulate(
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     _fits(program, groups, max(widths), dtype, memory)
     returned = _returned(p, scalars)
+    inputs = [value.data for group in groups for value in group.values.values()]
+    kept = Store(store, str(program) if store else "", inputs, f"{methods} {vectors} {dtype}")
     if limit is None:
-        limit = _compiled(p, x, vectors) if p.outputs else true_limit(p, x, progress=progress)
+        with Progress(kept=kept.text):
+            limit = _compiled(p, x, vectors) if p.outputs else true_limit(p, x, progress=progress)
     errors = _errors(limit, returned)
     limits = _limits(p, limit, returned, errors)
     result = Simulation(p.name, list(widths), numbers, limits, errors=errors)
     run = _Runner(program, groups, methods, vectors, returned, dtype, device)
-    inputs = [value.data for group in groups for value in group.values.values()]
-    kept = Store(store, str(program) if store else "", inputs, f"{methods} {vectors} {dtype}")
     pairs = [(w, s) for w in widths for s in numbers]
-    for width, seed in tqdm(pairs, desc=f"simulate {p.name}", disable=None if progress is None else not progress):
-        found = kept.get(width, seed)
-        if found is None:
-            found = run(width, seed)
-            kept.add(width, seed, found)
-        result.add(width, found)
+    weights = {w: max(1, sum(random_arrays.memory(program, g.binding(program, w), 1) for g in groups)) for w in widths}
+    total = sum(weights[w] for w, s in pairs if kept.get(w, s) is None)
+    with Progress(f"simulate {p.name}", total, "weights", progress, kept=kept.text) as shown:
+        for width, seed in pairs:
+            found = kept.get(width, seed)
+            if found is None:
+                found = run(width, seed)
+                kept.add(width, seed, found)
+                shown.done(weights[width])
+            result.add(width, found)
     return result
 
 
@@ -82,7 +89,7 @@ class _Runner:
     """What is compared, of one width and seed: nngp, ntk, ntk_autograd, terms.*, output.*, vectors.*, scalars."""
 
     def __init__(
-        self, p: Any, groups: Sequence[Group], methods: Sequence[Method], vectors: Sequence[str],
+        self, p: Program, groups: Sequence[Group], methods: Sequence[Method], vectors: Sequence[str],
         scalars: Mapping[str, ir.Var], dtype: torch.dtype, device: str,
     ) -> None:  # fmt: skip
         self.p = p
@@ -146,12 +153,12 @@ def _outputs(networks: Sequence[Network], results: Sequence[Any], name: str) -> 
     return total
 
 
-def _with_backward(p: Any) -> Any:
+def _with_backward(p: Program) -> Program:
     """The program with its backward lines, which are added when it states no gradients."""
     return with_backward(p) if trained(p.lines) else p
 
 
-def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit: float) -> None:
+def _fits(p: Program, groups: Sequence[Group], width: int, dtype: torch.dtype, limit: float) -> None:
     needed = max(random_arrays.memory(p, g.binding(p, width), dtype.itemsize) for g in groups)
     if needed > limit:
         raise InputError(
@@ -160,20 +167,20 @@ def _fits(p: Any, groups: Sequence[Group], width: int, dtype: torch.dtype, limit
         )  # fmt: skip
 
 
-def _vector(p: Any, name: str) -> ir.Var:
+def _vector(p: Program, name: str) -> ir.Var:
     var = lookup(p, name)
     if var is None or var.kind not in "GH":
         raise InputError(f"the program has no vector called {name} (it has {known(p)})", code="NT605")
     return var
 
 
-def _compiled(p: Any, x: Any, vectors: Sequence[str]) -> Any:
+def _compiled(p: Program, x: Any, vectors: Sequence[str]) -> Any:
     from netsor.compilers.compile import compile
 
     return compile(p)(x, get=("nngp", "ntk", *vectors))
 
 
-def _returned(p: Any, names: Sequence[str] | None) -> dict[str, ir.Var]:
+def _returned(p: Program, names: Sequence[str] | None) -> dict[str, ir.Var]:
     """The scalars that are compared: those named, by default all that a program without outputs returns."""
     known = {r.name: r.value for r in p.returned}
     wanted = [name for name in known if not p.outputs] if names is None else names
@@ -204,7 +211,7 @@ def _tensor(value: Any) -> torch.Tensor:
 
 
 def _limits(
-    p: Any, limit: Any, scalars: Mapping[str, ir.Var], errors: Mapping[str, torch.Tensor]
+    p: Program, limit: Any, scalars: Mapping[str, ir.Var], errors: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:  # fmt: skip
     """The limit by the names that the runner uses; scalars that may be zero are left out: deviations are relative."""
     if limit is False:

@@ -28,8 +28,11 @@ class Store:
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         self.key = digest.hexdigest()[:16]
         self.known: dict[tuple[int, int], Kernels] = {}
+        self._broken = False  # does the file end in half a line?
         if self.path is not None and self.path.exists():
-            for line in self.path.read_text(encoding="utf-8").splitlines():
+            text = self.path.read_text(encoding="utf-8")
+            self._broken = bool(text) and not text.endswith("\n")
+            for line in text.splitlines():
                 self._read(line)
 
     def _read(self, line: str) -> None:
@@ -42,6 +45,13 @@ class Store:
                 name: torch.tensor(value, dtype=torch.float64) for name, value in record["kernels"].items()
             }
 
+    def text(self) -> str:
+        """What an interruption leaves."""
+        if self.path is None:
+            return "nothing is kept: store='runs.jsonl' of ns.simulate keeps the networks that are done"
+        done = "1 network is" if len(self.known) == 1 else f"{len(self.known):,} networks are"
+        return f"{done} in {self.path}; the same call goes on with the others"
+
     def get(self, width: int, seed: int) -> Kernels | None:
         return self.known.get((width, seed))
 
@@ -49,7 +59,9 @@ class Store:
         """Append one run."""
         if self.path is None:
             return
+        self.known[width, seed] = kernels
         values = {name: value.to(torch.float64).tolist() for name, value in kernels.items()}
         record = {"simulation": self.key, "width": width, "seed": seed, "kernels": values}
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write("\n" * self._broken + json.dumps(record) + "\n")
+        self._broken = False

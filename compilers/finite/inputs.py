@@ -18,6 +18,7 @@ from netsor.compilers.evaluate.arrays import as_tensor, check_layout
 from netsor.compilers.evaluate.calls import is_inside
 from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.errors import InputError
+from netsor.run import inputs
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,9 @@ def bind(
             hint="compiled kernels are: ns.compile(p)",
         )  # fmt: skip
     lines = input_lines(p)
-    named = _by_name([line.out.name for line in lines], x)
+    named = inputs.by_name([line.out.name for line in lines], x)
     samples = {line.out: _samples(line.out, named[line.out.name], dtype, device) for line in lines}
-    counts = {v.name: len(s) for v, s in samples.items()}
-    if len(set(counts.values())) > 1:
-        text = ", ".join(f"{name} has {n}" for name, n in counts.items())
-        raise InputError(f"the inputs have different numbers of samples: {text}", code="NT602")
-    total = next(iter(counts.values()), 1)
+    total = inputs.samples({v.name: len(s) for v, s in samples.items()})
     groups: dict[Any, list[int]] = {}
     for i in range(total):
         groups.setdefault(tuple(tuple(s[i].shape) for s in samples.values()), []).append(i)
@@ -75,25 +72,6 @@ def check_device(device: str | torch.device) -> None:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"the device {device} cannot be used: {reason}", code="NT609") from None
-
-
-def _by_name(names: Sequence[str], x: Any) -> Mapping[str, Any]:
-    listed = ", ".join(names) or "none"
-    if x is None:
-        x = {}
-    if not isinstance(x, Mapping):
-        if len(names) != 1:
-            raise InputError(
-                f"the program has {len(names)} inputs ({listed}), and one array was given", code="NT604",
-                hint="pass a dict from name to array",
-            )  # fmt: skip
-        return {names[0]: x}
-    missing = [n for n in names if n not in x]
-    unknown = [str(n) for n in x if n not in names]
-    if missing or unknown:
-        text = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"unknown: {', '.join(unknown)}"] * bool(unknown)
-        raise InputError(f"the program's inputs are {listed}; {'; '.join(text)}", code="NT604")
-    return x
 
 
 def _samples(var: ir.Var, value: Any, dtype: torch.dtype, device: str | torch.device) -> list[torch.Tensor]:
@@ -123,10 +101,8 @@ def _check_layout(var: ir.Var, sample: torch.Tensor) -> None:
 
 def _tensor(var: ir.Var, value: Any, dtype: torch.dtype, device: str | torch.device) -> torch.Tensor | None:
     """The whole batch as one tensor; None when the samples have different shapes."""
-    if isinstance(value, torch.Tensor | np.ndarray):
-        return as_tensor(var.name, value).to(device=device, dtype=dtype)
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise InputError(f"{var} takes an array or a list of arrays, got {type(value).__name__}", code="NT601")
+        return as_tensor(var.name, value).to(device=device, dtype=dtype)
     shapes = {tuple(np.shape(v.cpu() if isinstance(v, torch.Tensor) else v)) for v in value}
     if len(shapes) > 1:
         return None

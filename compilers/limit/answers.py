@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.build.program import Program
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.tangent import trained_vectors
 from netsor.compilers.limit.exact import Algebra, Exact, Sample, dot
@@ -34,7 +35,9 @@ class LineAnswers:
     refining each quadrature changed, relative to the size of each entry, as their error.
     """
 
-    def __init__(self, p: Any, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
+    def __init__(
+        self, p: Program, groups: Sequence[Group], coupled: bool, algebra: Algebra, progress: bool | None = None
+    ) -> None:
         self.source: Any = p
         self.program: Any = p
         self.unrolled: Unrolled | None = None
@@ -46,7 +49,7 @@ class LineAnswers:
         if (floats or self.unrolled) and len(self.program.lines) > most:
             raise NotPolynomial("too many lines")
         self.outputs = Outputs(p, self.unrolled)
-        self.exact = Exact(self.program, groups, coupled, algebra)
+        self.exact = Exact(self.program, groups, coupled, algebra, progress)
 
     def ask(self, question: Question) -> Answer:
         """Raises NotPolynomial where this is not the way."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
 from netsor.compilers.budget.plan import parse_memory
-from netsor.compilers.evaluate.arguments import Arrays
+from netsor.compilers.evaluate.arguments import Arrays, as_draws
 from netsor.compilers.finite.inputs import bind
 from netsor.compilers.limit.result import METHODS, LimitResult
 from netsor.errors import InputError
@@ -35,5 +35,5 @@ def limit(
     program = with_backward(as_program("ns.limit", p))
     groups = bind(program, x)
     chosen = tuple(m for m in METHODS if m in methods)
-    options = {"tol": tol, "samples": samples, "seed": seed, "memory": parse_memory(memory), "progress": progress}
+    options = as_draws(tol, samples, seed) | {"memory": parse_memory(memory), "progress": progress}
     return LimitResult(program, groups, True, options, chosen)

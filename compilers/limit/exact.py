@@ -18,6 +18,7 @@ from typing import Any, Protocol, assert_never
 import sympy as sp
 
 from netsor import facts, ir
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.limit.polynomial import NotPolynomial, polynomial_coefficients
 
@@ -73,7 +74,9 @@ class Sample:
 class Exact:
     """The lines of a program on all samples, one after the other; `coupled` False drops Ż."""
 
-    def __init__(self, p: ir.ProgramLike, groups: Sequence[Group], coupled: bool, algebra: Algebra) -> None:
+    def __init__(
+        self, p: ir.ProgramLike, groups: Sequence[Group], coupled: bool, algebra: Algebra, progress: bool | None = None
+    ) -> None:
         if any(line.out.dims for line in p.lines):
             raise NotPolynomial("families are sampled")
         self.program = p
@@ -86,9 +89,10 @@ class Exact:
         for block in facts.covariance_blocks(p.lines):
             self._input_vectors(block)
         self.samples: list[Sample] = [Sample() for _ in range(sum(len(g.samples) for g in groups) or 1)]
-        for group in groups:
-            for k, place in enumerate(group.samples):
-                self._sample(self.samples[place], {v: x.data[k] for v, x in group.values.items()})
+        with Progress(p.name, len(self.samples) * len(p.lines), "lines", progress) as shown:
+            for group in groups:
+                for k, place in enumerate(group.samples):
+                    self._sample(self.samples[place], {v: x.data[k] for v, x in group.values.items()}, shown)
 
     # ------------------------------------------------------------ inputs
 
@@ -117,7 +121,7 @@ class Exact:
 
     # ------------------------------------------------------------ lines
 
-    def _sample(self, s: Sample, given: dict[ir.Var, Any]) -> None:
+    def _sample(self, s: Sample, given: dict[ir.Var, Any], shown: Progress) -> None:
         number = self.gaussians.number
         for line in self.program.lines:
             match line:
@@ -135,13 +139,11 @@ class Exact:
                     s.vectors[line.out] = self._matmul(line, s)
                 case ir.Nonlin() | ir.Moment():
                     self._coordinatewise(line, s)
-                case (
-                    ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce()
-                    | ir.Softmax()
-                ):  # fmt: skip
+                case ir.IndexLine() | ir.Reduce() | ir.Softmax():
                     raise NotPolynomial(f"{line.out} is sampled")
                 case _:
                     assert_never(line)
+            shown.done(1)
 
     def _matrix(self, line: ir.InputMatrix) -> None:
         if line.out in self.embedded:

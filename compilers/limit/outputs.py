@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any, assert_never
 
 from netsor import ir
+from netsor.build.program import Program
 from netsor.checker.independence.clauses import independent
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.network import output_axes
@@ -37,7 +38,7 @@ class Read:
 class Outputs:
     """The elements of a program's first output, one per place on the output axes, and their gradients."""
 
-    def __init__(self, p: Any, found: Unrolled | None) -> None:
+    def __init__(self, p: Program, found: Unrolled | None) -> None:
         self.source = p
         self.unrolled = found
         self.axes = output_axes(p, p.outputs[0].name) if p.outputs else ()
@@ -78,7 +79,7 @@ class Outputs:
         return u if self.unrolled is None else self.unrolled.get(u, index)
 
 
-def unrolled(p: Any, groups: Sequence[Group], most: int) -> Unrolled:
+def unrolled(p: Program, groups: Sequence[Group], most: int) -> Unrolled:
     """The straight-line program of a program with families, for samples of one size, of so many lines at most."""
     if len(groups) > 1:
         raise NotPolynomial("samples of different sizes are sampled")
@@ -98,7 +99,7 @@ def elements(found: Unrolled, group: Group) -> Group:
 # ---------------------------------------------------------------- which kernels there are
 
 
-def no_nngp(p: Any) -> str | None:
+def no_nngp(p: ir.ProgramLike) -> str | None:
     """Why lim Cov f is not known to exist, or None.
 
     E (v·x)²/n → Var v · E (Z^x)² when v has mean zero and Z^x is independent of Z^v: x may read v through a matrix.
@@ -116,7 +117,7 @@ def no_nngp(p: Any) -> str | None:
     return _reads_readouts(p, outputs, list(vectors.values()))
 
 
-def _reads_readouts(p: Any, outputs: Sequence[ir.Output], vectors: Sequence[ir.InputVector]) -> str | None:
+def _reads_readouts(p: ir.ProgramLike, outputs: Sequence[ir.Output], vectors: Sequence[ir.InputVector]) -> str | None:
     """Why the outputs' vectors may depend on a readout or on what is correlated with one, or None."""
     lines = p.lines[: max(o.at for o in outputs)]
     readouts = dict.fromkeys(o.readout for o in outputs)
@@ -147,10 +148,7 @@ def _limits_depend(lines: Sequence[ir.Line], blocks: Mapping[ir.Var, int]) -> di
                 return [] if use is None else arguments.get((use.matrix, not use.transposed), [])
             case ir.InputVector() | ir.InputMatrix() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.Moment():
                 return []  # scalars converge to constants
-            case (
-                ir.Nonlin() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename()
-                | ir.Reduce() | ir.Softmax()
-            ):  # fmt: skip
+            case ir.Nonlin() | ir.IndexLine() | ir.Reduce() | ir.Softmax():
                 return [] if line.out.kind == "C" else inputs_of(line)
             case _:
                 assert_never(line)
@@ -168,7 +166,7 @@ def _limits_depend(lines: Sequence[ir.Line], blocks: Mapping[ir.Var, int]) -> di
     return found
 
 
-def no_ntk(p: Any) -> str | None:
+def no_ntk(p: ir.ProgramLike) -> str | None:
     """Why there is no NTK, or None. Its terms are moments of the program's vectors, which converge."""
     if not p.outputs:
         return "the program has no output"

@@ -15,6 +15,8 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
+from netsor.build.hints import Numbers, Variable
+from netsor.build.program import Program
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.limit.answers import Answer, LineAnswers, Question
 from netsor.compilers.limit.functions import Functions
@@ -38,7 +40,7 @@ class LimitResult(Tabled):
     """
 
     def __init__(
-        self, p: Any, groups: Sequence[Group], coupled: bool, options: dict[str, Any],
+        self, p: Program, groups: Sequence[Group], coupled: bool, options: dict[str, Any],
         methods: tuple[str, ...] = METHODS,
     ) -> None:  # fmt: skip
         self.program = p
@@ -63,7 +65,8 @@ class LimitResult(Tabled):
         """The answers so far, averaged over samples and axes; `print` asks for all of them."""
         known = [(name, q) for name, q in self._table if q in self._known]
         rows = tuple((name, _text(self._known[q]), self._used.get(q, "")) for name, q in known)
-        return Table(f"{self._kind} of {self.program.name}", ("quantity", "limit", "method"), rows)
+        told = "" if rows else ": nothing has been asked yet, print(…) asks for all"
+        return Table(f"{self._kind} of {self.program.name}{told}", ("quantity", "limit", "method"), rows)
 
     def _answers(self, method: str) -> LineAnswers | SampledAnswers | None:
         """None when the program has lines that the method does not know."""
@@ -78,7 +81,7 @@ class LimitResult(Tabled):
         if method == "sampled":
             return SampledAnswers(self.program, self.groups, self.coupled, **self.options)
         algebra = Gaussians() if method == "exact" else Functions()
-        return LineAnswers(self.program, self.groups, self.coupled, algebra)
+        return LineAnswers(self.program, self.groups, self.coupled, algebra, self.options.get("progress"))
 
     @property
     def method(self) -> str:
@@ -93,19 +96,19 @@ class LimitResult(Tabled):
 
     # ------------------------------------------------------------ questions
 
-    def mean(self, u: Any) -> Any:
+    def mean(self, u: Variable) -> Numbers:
         """E Z^u"""
         return self._value(("moment", self._var(u), 1))
 
-    def second_moment(self, u: Any, v: Any = None) -> Any:
+    def second_moment(self, u: Variable, v: Variable | None = None) -> Numbers:
         """E Z^u Z̄^v over all pairs of samples, v = u by default."""
         return self._value(self._pair(u, v))
 
-    def moment(self, u: Any, power: int) -> Any:
+    def moment(self, u: Variable, power: int) -> Numbers:
         """E (Z^u)^power"""
         return self._value(("moment", self._var(u), power))
 
-    def scalar(self, c: Any) -> Any:
+    def scalar(self, c: Variable) -> Numbers:
         """The limit of a C-var, by its name or by the name under which the program returns it."""
         question: Question = ("scalar", self._var(c, "C"))
         steps: dict[str, Question] = {n: ("scalar", v) for n, v in by_step(self.program, str(c)).items()}
@@ -115,12 +118,12 @@ class LimitResult(Tabled):
         return self._value(question)
 
     @property
-    def nngp(self) -> Any:
+    def nngp(self) -> Numbers | Any:
         """lim Cov f; None where it is not known to exist, `reasons["nngp"]` says why."""
         return None if "nngp" in self.reasons else self._value(("nngp",))
 
     @property
-    def ntk(self) -> Any:
+    def ntk(self) -> Numbers | Any:
         """The NTK, forward uses of Wᵀ included; None where there is none, `reasons["ntk"]` says why."""
         return None if "ntk" in self.reasons else self._value(("ntk",))
 
@@ -130,7 +133,7 @@ class LimitResult(Tabled):
         found = {"nngp": no_nngp(self.program), "ntk": no_ntk(self.program)}
         return {name: reason for name, reason in found.items() if reason is not None}
 
-    def error(self, question: str, *names: Any) -> Any:
+    def error(self, question: str, *names: Variable | int) -> Numbers:
         """The error of an answer: `error("mean", "dx1")`, `error("ntk")`.
 
         Zero when exact, a bound by refinement for a quadrature, standard errors for samples.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from netsor import ir
+from netsor.build.program import Program
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
@@ -23,7 +24,7 @@ class SampledAnswers:
     """Means over scrambles with standard errors; families keep their axes after the sample."""
 
     def __init__(
-        self, p: Any, groups: Sequence[Group], coupled: bool, progress: bool | None = None, **options: Any
+        self, p: Program, groups: Sequence[Group], coupled: bool, progress: bool | None = None, **options: Any
     ) -> None:  # fmt: skip
         self.program, self.groups, self.coupled, self.progress = p, groups, coupled, progress
         self.total = sum(len(g.samples) for g in groups)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import cast
 
 import sympy as sp
 
@@ -150,14 +149,13 @@ def _atom(f: sp.Expr, name: Namer) -> Part | None:
     """A function of one affine argument."""
     if isinstance(f, sp.exp):
         return _exponential(f)
+    affine = _affine(f.args[0]) if isinstance(f, sp.sin | sp.cos | sp.erf) else None
     if isinstance(f, sp.sin | sp.cos):
-        affine = _affine(f.args[0])
         if affine is None:
             return None
         return Atom(f"rt.{type(f).__name__}", (nearest(affine[0]), nearest(affine[1])))
-    if isinstance(f, sp.erf) and _affine(f.args[0]) is not None:
-        slope, offset = cast("tuple[sp.Expr, sp.Expr]", _affine(f.args[0]))
-        return Atom("rt.erf", (nearest(slope),)) if offset == 0 else None
+    if affine is not None:
+        return Atom("rt.erf", (nearest(affine[0]),)) if affine[1] == 0 else None
     gate = _gate(f)
     if gate is not None:
         return _scaled(Atom("rt.relu_power", (gate[0],)), gate[1])

@@ -21,8 +21,10 @@ from typing import Any
 
 import torch
 
+from netsor.compilers.derive.outputs import OUTPUTS
+
 METHODS = frozenset({
-    "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "nngp", "ntk", "parameter",
+    *OUTPUTS, "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "parameter",
     "permute", "put", "shape", "size", "sum", "view",
 })  # fmt: skip
 """Attributes of tensors and of the runtime's objects that the printers write."""

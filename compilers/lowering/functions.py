@@ -16,6 +16,7 @@ import torch
 
 from netsor.compilers.lowering.atoms import DERIVATIVE, Argument, Atom, Part, Reference, closed, is_bare, is_slope
 from netsor.compilers.lowering.checked import execute
+from netsor.compilers.lowering.existence import refuse_unbounded
 from netsor.compilers.lowering.identifiers import Identifiers, Numeric
 from netsor.compilers.lowering.printing import lines
 from netsor.compilers.lowering.printing.lines import call
@@ -71,6 +72,8 @@ class Functions:
         if f not in self.names:
             name = self._fresh(f)
             known = self._derivative(f) or closed(f, lambda h: Reference(self.name(h)))
+            if known is None or (isinstance(known, Atom) and known.function == DERIVATIVE):
+                refuse_unbounded(f, Z)
             self.names[f] = name
             if known is None:
                 self._define(name, f)

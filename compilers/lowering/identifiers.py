@@ -14,12 +14,13 @@ import unicodedata
 from collections.abc import Hashable
 from typing import Any
 
+from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.lowering.printing.lines import WIDTH
 from netsor.names import shown
 
 OWN = frozenset({
     "math", "torch", "rt", "netsor", "runtime", "PROGRAM", "INPUTS", "GET", "SOURCE", "NUMERIC", "each", "pairs",
-    "kernel", "nngp", "ntk", "data", "a", "b", "get", "out", "shorter", "terms", "x1", "x2", "z", "self", "constants",
+    *OUTPUTS, "kernel", "data", "a", "b", "get", "out", "shorter", "terms", "x1", "x2", "z", "self", "constants",
     "results", "values", "rows", "cols",
 })  # fmt: skip
 """What a generated module calls its own things; besides these the arguments z0, z1, …, c0, … and a0, … of functions."""

@@ -6,6 +6,8 @@ import linecache
 import types
 from typing import Any
 
+from netsor.build.content import Content, content
+from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
 from netsor.compilers.lowering.checked import execute
@@ -14,7 +16,7 @@ from netsor.facts import lookup
 from netsor.names import shown
 
 
-def program_for(p: Any, get: tuple[str, ...]) -> Any:
+def program_for(p: Program, get: tuple[str, ...]) -> Any:
     """The program with its backward lines where gradients are asked for, by name or as terms.
 
     For the terms of outputs with axes there are none: they take the tangent route.
@@ -28,26 +30,27 @@ def program_for(p: Any, get: tuple[str, ...]) -> Any:
     return backprop(p)
 
 
-_RECURSIONS: dict[Any, Recursion] = {}
-_MODULES: dict[Any, Any] = {}
+Key = tuple[Content, tuple[str, ...]]
+_RECURSIONS: dict[Key, Recursion] = {}
+_MODULES: dict[Key, Any] = {}
 
 
-def _key(program: Any, get: tuple[str, ...]) -> Any:
-    return (str(program), tuple(f for f in program.functions.values() if f.numeric), get)
+def _key(program: Program, get: tuple[str, ...]) -> Key:
+    return (content(program), get)
 
 
-def cached_recursion(program: Any, get: tuple[str, ...]) -> Recursion:
+def cached_recursion(program: Program, get: tuple[str, ...]) -> Recursion:
     """The recursion of a program's content."""
     return _recursion(_key(program, get), program, get)
 
 
-def _recursion(key: Any, program: Any, get: tuple[str, ...]) -> Recursion:
+def _recursion(key: Key, program: Program, get: tuple[str, ...]) -> Recursion:
     if key not in _RECURSIONS:
         _RECURSIONS[key] = _derive(program, get)
     return _RECURSIONS[key]
 
 
-def cached_module(program: Any, get: tuple[str, ...]) -> Any:
+def cached_module(program: Program, get: tuple[str, ...]) -> Any:
     """The generated module of a program's content."""
     key = _key(program, get)
     if key not in _MODULES:

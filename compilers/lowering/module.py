@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from netsor import facts, ir
+from netsor.compilers.derive.entries.indices import Copy
+from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.lowering.build.recursion import plan
 from netsor.compilers.lowering.functions import Functions
@@ -49,7 +51,7 @@ def printed(recursion: Recursion) -> tuple[order.Plan, Names, Names]:
 def _head(r: Recursion) -> list[str]:
     listing = str(r.program).rstrip() + "\n"
     title = f"Infinite-width kernels of {shown(r.program.name)}, derived line by line from its program."
-    inputs = [f"{name!r}: {axes!r}" for name, axes in _inputs(r.program).items()]
+    inputs = [f"{name!r}: {axes!r}" for name, axes in signature(r.program).items()]
     return [
         docstring(title),
         "", "import math", "", "import torch", "", "from netsor.compilers import runtime as rt", "",
@@ -69,12 +71,15 @@ def _tail(r: Recursion) -> list[str]:
         "", "", f"def kernel(x1, x2=None, get=GET{given}):",
         '    """The kernels named in `get` between all inputs of x1 and of x2 (of x1 when None)."""',
         f"    return rt.evaluate(INPUTS, each, pairs, x1, x2, get{wide}{passed})",
-        "", "", f"def nngp(x1, x2=None{given}):", f'    return kernel(x1, x2, ("nngp",){passed}).nngp',
-        "", "", f"def ntk(x1, x2=None{given}):", f'    return kernel(x1, x2, ("ntk",){passed}).ntk',
+        *(line for name in OUTPUTS for line in _one(name, given, passed)),
     ]  # fmt: skip
 
 
-def _inputs(program: Any) -> dict[str, tuple[str, tuple[tuple[str, int | None], ...]]]:
+def _one(name: str, given: str, passed: str) -> list[str]:
+    return ["", "", f"def {name}(x1, x2=None{given}):", f'    return kernel(x1, x2, ("{name}",){passed}).{name}']
+
+
+def signature(program: ir.ProgramLike) -> dict[str, tuple[str, tuple[tuple[str, int | None], ...]]]:
     """What the module asks for: data and per-sample scalars, with the names and fixed sizes of their axes."""
     found: dict[str, tuple[str, tuple[tuple[str, int | None], ...]]] = {}
     for line in facts.given(program.lines):
@@ -106,7 +111,7 @@ def _pairs(own: Names, pairs: order.Pairs) -> list[str]:
     ]  # fmt: skip
     if pairs.results:
         body += [f"    if get.isdisjoint({pairs.results!r}):", "        return out"]
-    if any(isinstance(s, Size) and s.copy == "m" for s in pairs.sizes):
+    if any(isinstance(s, Size) and s.copy is Copy.SHORTER for s in pairs.sizes):
         body.append("    shorter = rt.shorter(a.data, b.data)")
     if "terms" in pairs.results:
         body.append("    terms = {}")

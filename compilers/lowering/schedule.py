@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import networkx as nx
 
-from netsor.compilers.derive.entries.values import (
-    Access,
-    Const,
-    Entry,
-    Expect2,
-    Off,
-    Soft,
-    Sum,
-    Sym,
-    Value,
-    index_symbols,
-    indices,
-    walk,
-)
+from netsor.compilers.derive.entries.functions_of import of_two
+from netsor.compilers.derive.entries.indices import Const, Off, Sym, index_symbols
+from netsor.compilers.derive.entries.traversal import indices, walk
+from netsor.compilers.derive.entries.values import Access, Entry, Expect, Soft, Sum, Value
 from netsor.compilers.derive.recursion import Result, entries_in
 
 Block = list[Entry]
@@ -32,10 +22,12 @@ def scheduled(blocks: list[Block]) -> list[Block]:
     first: dict[Value, int] = {}
     keys = []
     for i, block in enumerate(blocks):
-        values = [cast(Value, e.value) for e in block]
+        values = [e.value for e in block]
         depth = 1 + max((level[x] for v in values for x in entries_in(v) if x in level), default=-1)
         level.update(dict.fromkeys(block, depth))
-        covariances = [v.k12 for value in values for v in walk(value) if isinstance(v, Expect2)]
+        covariances = [
+            v.law.covariances[0] for x in values for v in walk(x) if isinstance(v, Expect) and of_two(v) is not None
+        ]
         keys.append((depth, min([i, *(first.setdefault(k, i) for k in covariances)]), i))
     return [blocks[i] for _, _, i in sorted(keys)]
 
@@ -55,7 +47,7 @@ def wave_order(block: Block, looping: dict[Entry, set[Sym]]) -> Block | None:
         own = [d for d in e.dims if d in looping[e]]
         if [d.copy for d in own] != [1, 2]:
             return None
-        for v in walk(cast(Value, e.value)):
+        for v in walk(e.value):
             if isinstance(v, Sum | Soft) and v.sym in own:
                 return None
             if not isinstance(v, Access) or v.entry not in members:
@@ -94,7 +86,7 @@ def in_order(entries: Iterable[Entry]) -> list[Block]:
     g: Any = nx.DiGraph()
     g.add_nodes_from(range(len(entries)))
     for e in entries:
-        g.add_edges_from((place[x], place[e]) for x in entries_in(cast(Value, e.value)))
+        g.add_edges_from((place[x], place[e]) for x in entries_in(e.value))
     condensed = nx.condensation(g)
     first = {c: min(condensed.nodes[c]["members"]) for c in condensed}
     order = nx.lexicographical_topological_sort(condensed, key=lambda c: first[c])
@@ -102,7 +94,7 @@ def in_order(entries: Iterable[Entry]) -> list[Block]:
 
 
 def reads_itself(e: Entry) -> bool:
-    return e in entries_in(cast(Value, e.value))
+    return e in entries_in(e.value)
 
 
 def closure(results: Iterable[Result]) -> set[Entry]:
@@ -112,7 +104,7 @@ def closure(results: Iterable[Result]) -> set[Entry]:
         e = stack.pop()
         if e not in seen:
             seen.add(e)
-            stack.extend(entries_in(cast(Value, e.value)))
+            stack.extend(entries_in(e.value))
     return seen
 
 
@@ -122,7 +114,7 @@ def loop_dims(block: Block) -> dict[Entry, set[Sym]]:
     looping: dict[Entry, set[Sym]] = {e: set() for e in block}
     links: list[tuple[Entry, Sym, Entry, Sym]] = []
     for e in block:
-        for v in walk(cast(Value, e.value)):
+        for v in walk(e.value):
             if not isinstance(v, Access) or v.entry not in members:
                 continue
             for dim, i in zip(v.entry.dims, v.idx, strict=True):
@@ -143,5 +135,5 @@ def loop_dims(block: Block) -> dict[Entry, set[Sym]]:
 
 
 def direction(block: Block) -> int:
-    steps = [i.by for e in block for v in walk(cast(Value, e.value)) for i in indices(v) if isinstance(i, Off)]
+    steps = [i.by for e in block for v in walk(e.value) for i in indices(v) if isinstance(i, Off)]
     return -1 if steps and steps[0] < 0 else 1

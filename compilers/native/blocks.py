@@ -1,34 +1,38 @@
-"""Blocks of pairs by a compiled C function: the same seam as `evaluate.fused.Fused`."""
+"""Bands of pairs by a compiled C function, written where the kernels of all pairs stand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from netsor.compilers import runtime
+from netsor.compilers.evaluate.assembled import Band, Near
 from netsor.compilers.expectation.blocks.fused import NEAR
-from netsor.compilers.expectation.blocks.scratch import empty
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.series import hermite
 from netsor.compilers.native.columns import evaluate
-from netsor.compilers.native.library import Coefficients, Library, array, coefficients
-from netsor.compilers.native.tables import padded, tables
+from netsor.compilers.native.library import Batch, Library
+from netsor.compilers.native.tables import Terms, padded, tables
 
-OFTEN = 16  # with more than one pair in so many too near |r| = 1, or beyond the series, torch takes the block
-SELDOM = 200  # the same in float64 where an expectation is a series: such pairs take a table or a quadrature each
+OFTEN = 16  # with more than one pair in so many beyond the series, torch takes the band
+SELDOM = 200  # the same in float64, where such pairs take a table or a quadrature each
+
 PROBED = 64  # inputs of a side of the blocks that show how many terms are enough
 DEGREES = hermite.DEGREES[:2]  # coefficients of more take longer than what they spare
-COLUMNS, FIRST, SECOND, TERMS = "native columns", "native a", "native b", "native terms"  # no name begins like this
+LISTED = 8  # one pair in so many can be near before a part is done again in halves
+AT_LEAST = 1 << 20  # near pairs that a list holds
+AT_ONCE = 1 << 25  # pairs between two reports of progress
+
+Table = tuple[Tensor, Tensor, Terms]  # coefficients of both sides
 
 
 class Native:
-    """The blocks of one kernel; `make` gives the library for a dtype, `kept` quantities stand in each batch."""
+    """The pairs of one kernel; `make` gives the library for a dtype, `kept` quantities stand in each batch."""
 
-    def __init__(self, make: Callable[[torch.dtype], Library], kept: int) -> None:
-        self.make, self.kept = make, kept
+    def __init__(self, make: Callable[[torch.dtype], Library], kept: int, threads: int | None = None) -> None:
+        self.make, self.kept, self._threads = make, kept, threads
         self._libraries: dict[torch.dtype, Library] = {}
 
     def library(self, dtype: torch.dtype) -> Library:
@@ -45,102 +49,144 @@ class Native:
         """Is a library compiled?"""
         return any(library.is_there for library in self._libraries.values())
 
+    @property
+    def threads(self) -> int:
+        return torch.get_num_threads() if self._threads is None else self._threads
+
     # ------------------------------------------------------------ quantities of each input
 
-    def extended(self, a: Any, b: Any) -> tuple[Any, Any]:
-        """Both batches with the columns and the coefficients that the functions read, where these serve."""
-        library = self.library(a.data.dtype)
-        one = self._with_columns(library, a)
-        two = one if a is b else self._with_columns(library, b)
-        degrees = [DEGREES[0]] * len(library.pairs.series)
-        while True:
-            made = self._with_terms(library, one, two, degrees)
-            beyond = self._beyond(*made)
-            if not any(beyond):
-                return made
-            if any(many and degree == DEGREES[-1] for many, degree in zip(beyond, degrees, strict=True)):
-                return a, b
-            degrees = [DEGREES[DEGREES.index(d) + many] for many, d in zip(beyond, degrees, strict=True)]
-
-    def _quantities(self, each: Any) -> list[Tensor]:
-        values = list(each.values.values())[: self.kept]
+    def _quantities(self, library: Library, each: Any) -> list[Tensor]:
+        values = [*list(each.values.values())[: self.kept], *map(each.data.parameter, library.pairs.parameters)]
         return [torch.as_tensor(v).reshape(-1).expand(each.data.samples) for v in values]
 
-    def _with_columns(self, library: Library, each: Any) -> Any:
-        kept = self._quantities(each)
-        wanted = [evaluate(column, kept) for column in library.columns]
-        return _extended(each, {COLUMNS: padded(wanted) if wanted else None})
+    def _batches(self, library: Library, a: Any, b: Any) -> tuple[_Side, _Side]:
+        """Both sides without coefficients."""
+        one = self._side(library, a, 0)
+        return one, one if a is b and all(x == y for x, y in library.pairs.grams) else self._side(library, b, 1)
 
-    def _with_terms(self, library: Library, a: Any, b: Any, degrees: list[int]) -> tuple[Any, Any]:
-        one, two = self._quantities(a), self._quantities(b)
-        found = [tables(s, one, two, d) for s, d in zip(library.pairs.series, degrees, strict=True)]
-        terms = {TERMS: tuple(t for _, _, t in found)}
-        first = {f"{FIRST}{k}": x for k, (x, _, _) in enumerate(found)}
-        second = {f"{SECOND}{k}": x for k, (_, x, _) in enumerate(found)}
-        if a is b:
-            a = b = _extended(a, first | second | terms)
-        else:
-            a, b = _extended(a, first | terms), _extended(b, second | terms)
-        return a, b
+    def _side(self, library: Library, each: Any, copy: int) -> _Side:
+        kept = self._quantities(library, each)
+        columns = [evaluate(column, kept) for column in library.columns]
+        data = tuple(_rowwise(each.data[names[copy]]) for names in library.pairs.grams)
+        return _Side(kept, Batch(data, padded(columns) if columns else None))
 
-    def _beyond(self, a: Any, b: Any) -> list[bool]:
+    def _with_terms(self, found: Sequence[Table], one: _Side, two: _Side) -> _Sides:
+        left, right = (
+            side.batch._replace(coefficients=tuple(f[k] for f in found)) for k, side in enumerate((one, two))
+        )
+        return _Sides(left, right, tuple(terms for _, _, terms in found))
+
+    def _sides(self, library: Library, a: Any, b: Any) -> _Sides | None:
+        """Both batches, with coefficients of as many terms as most pairs need; None when these are too many."""
+        one, two = self._batches(library, a, b)
+        degrees = [DEGREES[0]] * len(library.pairs.series)
+        found = [tables(s, one.kept, two.kept, DEGREES[0]) for s in library.pairs.series]
+        while True:
+            made = self._with_terms(found, one, two)
+            many = [k for k, x in enumerate(self._beyond(library, made, a is b)) if x]
+            if not many:
+                return made
+            if any(degrees[k] == DEGREES[-1] for k in many):
+                return None
+            for k in many:
+                degrees[k] = DEGREES[DEGREES.index(degrees[k]) + 1]
+                found[k] = tables(library.pairs.series[k], one.kept, two.kept, degrees[k])
+
+    def _beyond(self, library: Library, sides: _Sides, own: bool) -> list[bool]:
         """Are the terms of a series too few for many pairs of some blocks?"""
-        n, m = a.data.samples, b.data.samples
-        rows, count = slice(0, min(n, PROBED)), len(a.values[TERMS])
-        starts = sorted({0, max(0, (m - PROBED) // 2), max(0, m - PROBED)}) if count else []
-        found = [0] * count
+        n, m = len(sides.one.data[0]), len(sides.two.data[0])
+        starts = sorted({0, max(0, (m - PROBED) // 2), max(0, m - PROBED)}) if sides.terms else []
+        rows, found = min(n, PROBED), [0] * len(sides.terms)
+        first = sides.one.part(slice(0, rows))
         for start in starts:
-            cols = slice(start, min(m, start + PROBED))
-            run = self._run(a.rows(rows), b.cols(cols), 0 if a is b and start == 0 else -1)
-            found = [x + s.beyond for x, s in zip(found, run.series, strict=False)]
-        share = SELDOM if a.data.dtype == torch.float64 else OFTEN
-        return [x * share > rows.stop * min(m, PROBED) * len(starts) for x in found]
+            second = sides.two.part(slice(start, start + PROBED))
+            out = [first.data[0].new_empty(rows, len(second.data[0])) for _ in library.pairs.results]
+            same, bound = own and start == 0, 1 - NEAR[library.dtype]
+            run = library.band(first, second, sides.terms, out, None, range(rows), same, False, bound, 0, 1)
+            found = [x + y for x, y in zip(found, run.beyond, strict=True)]
+        return [x * _share(library) > rows * min(m, PROBED) * len(starts) for x in found]
 
-    # ------------------------------------------------------------ blocks
+    # ------------------------------------------------------------ bands
 
-    def __call__(self, a: Any, b: Any, rows: Tensor, cols: Tensor) -> tuple[dict[str, Tensor], Tensor] | None:
-        """The kernels `[n, m]` by name, and which pairs are near |ρ| = 1; None for a block that torch has to take.
-
-        `rows` `[n, 1]` and `cols` `[1, m]` number the samples.
-        """
-        if TERMS not in a.values:
-            return None
-        same = rows.shape[0] == cols.shape[1] and bool(rows[0, 0] == cols[0, 0])
-        run = self._run(a, b, 0 if same else -1)
-        share = SELDOM if a.values[TERMS] and a.data.dtype == torch.float64 else OFTEN
-        if run.marked * share > run.near.numel() + share:
-            return None
-        if self.library(a.data.dtype).pairs.formulas:
-            report("closed form", 0.0)
-        for t in a.values[TERMS]:
-            report("hermite", t.error)
-        return run.kernels, run.near
-
-    def _run(self, a: Any, b: Any, diagonal: int) -> _Run:
+    def band(self, a: Any, b: Any, band: Band) -> Near | None:
+        """Writes the kernels of all pairs of a band, and gives those near |ρ| = 1; None when torch has to take it."""
         library = self.library(a.data.dtype)
-        library.load()
-        grams = [runtime.gram("nmd,nmd->nm", a.data[x], b.data[y]).contiguous() for x, y in library.pairs.grams]
-        parts = [
-            coefficients(a.values[f"{FIRST}{k}"], b.values[f"{SECOND}{k}"], t) for k, t in enumerate(a.values[TERMS])
-        ]
-        shape = torch.Size((a.data.samples, b.data.samples))
-        out = {name: empty(shape, grams[0]) for name in library.pairs.results}
-        near, series = torch.empty(shape, dtype=torch.bool), array(Coefficients, parts)
-        count = library(
-            grams, a.values[COLUMNS], b.values[COLUMNS], series, list(out.values()), near, diagonal, diagonal == 0,
-            1 - NEAR[library.dtype],
+        sides = self._sides(library, a, b)
+        if sides is None:
+            return None
+        out = [band.out(name, sides.one.data[0]) for name in library.pairs.results]
+        mirror = [band.mirror(name) for name in library.pairs.results] if band.mirrored else None
+        places: list[Tensor] = []
+        step = max(1, AT_ONCE // band.shape[1])
+        for start in range(0, band.shape[0], step):
+            rows = range(start, min(start + step, band.shape[0]))
+            if not self._part(library, sides, band, rows, out, mirror, places):
+                return None
+            band.done(rows)
+        if library.pairs.formulas:
+            report("closed form", 0.0)
+        for terms in sides.terms:
+            report("hermite", terms.error)
+        found = torch.cat(places)
+        return Near(found // band.shape[1], found % band.shape[1])
+
+    def _part(
+        self, library: Library, sides: _Sides, band: Band, rows: range, out: Sequence[Tensor],
+        mirror: Sequence[Tensor] | None, places: list[Tensor],
+    ) -> bool:  # fmt: skip
+        """Some rows; False when torch has to take the band."""
+        pairs = len(rows) * band.shape[1]
+        capacity = min(pairs, max(pairs // LISTED, AT_LEAST, band.shape[1]))
+        found = library.band(
+            sides.one, sides.two, sides.terms, out, mirror, rows, band.own, band.own, 1 - NEAR[library.dtype],
+            capacity, self.threads,
         )  # fmt: skip
-        return _Run(out, near, count, series)
+        if sides.terms and found.near * _share(library) > pairs + _share(library):
+            return False
+        if found.near <= capacity:
+            places.append(found.places)
+            return True
+        half = rows.start + (len(rows) + 1) // 2
+        halves = range(rows.start, half), range(half, rows.stop)
+        return all(self._part(library, sides, band, some, out, mirror, places) for some in halves)
+
+    def entries(
+        self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor] | None:
+        """The kernels of pairs (rows[k], cols[k]) of two batches in float64, and which are near |ρ| = 1 even so.
+
+        None when torch has to take them.
+        """
+        library = self.library(torch.float64)
+        if library.pairs.series or not library.pairs.results:
+            return None
+        one, two = self._batches(library, a, b)
+        order = rows.argsort(stable=True)
+        rows, cols, twice = (t[order].contiguous() for t in (rows, cols, twice))
+        found, size = library.entries(one.batch, two.batch, rows, cols, twice, self.threads)
+        back = order.argsort()
+        near = size > 1 - NEAR[torch.float64]
+        return {k: v[back] for k, v in found.items()}, near[back]
 
 
-class _Run(NamedTuple):
-    """What came of a block: kernels, near pairs, how many these are, and the series with the pairs they miss."""
+class _Side(NamedTuple):
+    """The quantities of a batch, and what the functions read of it."""
 
-    kernels: dict[str, Tensor]
-    near: Tensor
-    marked: int
-    series: Any
+    kept: list[Tensor]
+    batch: Batch
 
 
-def _extended(each: Any, extra: Mapping[str, Any]) -> Any:
-    return type(each)(each.data, each.constants, each.results, **each.values, **extra)
+class _Sides(NamedTuple):
+    one: Batch
+    two: Batch
+    terms: tuple[Terms, ...]
+
+
+def _share(library: Library) -> int:
+    return SELDOM if library.pairs.series and library.dtype == torch.float64 else OFTEN
+
+
+def _rowwise(x: Tensor) -> Tensor:
+    """Each row in one piece."""
+    x = x.detach()
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()

@@ -25,10 +25,12 @@ class Ref:
 
 @dataclass(frozen=True)
 class Side:
-    """A quantity of the first (1) or the second (2) input."""
+    """A quantity of the first (1) or the second (2) input; of one with axes element `at` of `size`."""
 
     copy: int
     column: Column
+    at: Any = None
+    size: int = 1
 
 
 Argument = Ref | Side | float
@@ -163,6 +165,9 @@ class Value:
         above = self if min is None else self._make("at least", self, min)
         return above if max is None else above._make("at most", above, max)
 
+    def at_most(self, x: Any) -> Value:
+        return self._make("at most", self, x)
+
     def add_(self, x: Any, alpha: float = 1) -> Value:
         return self + alpha * x
 
@@ -192,8 +197,9 @@ def combined(body: Body, op: str, *args: Argument) -> Argument:
         return args[0]
     if op == "add" and 0.0 in args:
         return args[1] if args[0] == 0.0 else args[0]
-    copies = {x.copy for x in args if isinstance(x, Side)}
-    if len(copies) == 1 and not any(isinstance(x, Ref) for x in args):
+    sides = {(x.copy, x.at, x.size) for x in args if isinstance(x, Side)}
+    if len(sides) == 1 and not any(isinstance(x, Ref) for x in args):
         column = Computed(op, tuple(x.column if isinstance(x, Side) else x for x in args if not isinstance(x, Ref)))
-        return Side(copies.pop(), column)
+        copy, at, size = sides.pop()
+        return Side(copy, column, at, size)
     return body.add(op, *args)

@@ -1,25 +1,36 @@
-"""Which backend takes the blocks of a call: torch, torch compiled (`fuse`), or a C function."""
+"""Which backend takes the blocks of a call: torch, or a function compiled for its kernel."""
 
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
+import torch
+
+from netsor.compilers.budget.memory import elements
 from netsor.compilers.budget.plan import Call
+from netsor.compilers.budget.progress import outside
 from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.evaluate import fused
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR
 from netsor.compilers.lowering.build.recursion import plan
 from netsor.compilers.lowering.functions import engine_function
+from netsor.compilers.lowering.plan.operands import Name
+from netsor.compilers.lowering.plan.order import Plan
+from netsor.compilers.lowering.plan.uses import parts
 from netsor.compilers.native import compiler
+from netsor.compilers.native.axes import library as axes
+from netsor.compilers.native.axes.blocks import Tiles
+from netsor.compilers.native.axes.sides import sides
 from netsor.compilers.native.blocks import Native
+from netsor.compilers.native.cuda.library import Library as CudaLibrary
 from netsor.compilers.native.expectations import Missing
 from netsor.compilers.native.library import Library
-from netsor.compilers.native.pairs import pairs
-from netsor.errors import InputError, UnsupportedError
+from netsor.compilers.native.pairs import Pairs, pairs
+from netsor.errors import InputError, NetsorWarning, UnsupportedError
 
 Backend = Literal["auto", "torch", "native"]
 Names = tuple[str, ...]
@@ -27,103 +38,148 @@ Names = tuple[str, ...]
 FORMULA, SERIES = 4e-9, 40e-9  # seconds that torch takes for an expectation of one pair
 PAYS = 2.0  # seconds in torch, of all calls so far, for which a kernel is compiled
 NOTICED = 0.05  # seconds in torch below which nothing else is looked for
+CUDA = "on CUDA it has been checked through the CPU target only"
+ON_CUDA = f'{CUDA}; backend="native" takes it'
+LIBRARIES: dict[str, Callable[[Pairs, torch.dtype], Any]] = {"cpu": Library, "cuda": CudaLibrary}
 SERIES_ASKED = 'it has series, in which torch is about as fast; backend="native" takes them'
 
 
 class Backends:
     """Of one kernel. `asked` is what `ns.compile` was given."""
 
-    def __init__(self, asked: str, fuse: bool, device: str) -> None:
+    def __init__(self, asked: str, fuse: bool, device: str, threads: int | None = None) -> None:
         if asked not in get_args(Backend):
             raise InputError(f"backend is 'auto', 'torch' or 'native', got {asked!r}", code="NT605")
-        if asked == "native" and compiler.current() is None:
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise InputError(f"threads is a positive number, got {threads!r}", code="NT605")
+        self.kind = torch.device(device).type
+        if asked == "native" and self.kind == "cpu" and compiler.current() is None:
             raise compiler.no_compiler()
-        self.asked, self.fuse = asked, fuse and fused.available(device)
-        self.fused: dict[Names, fused.Fused] = {}
-        self._native: dict[Names, Native | str] = {}
+        self.asked, self.threads, self.fuse = asked, threads, fuse and asked == "auto"
+        if fuse:
+            _warn_fuse()
+        self._native: dict[tuple[Names, str], Native | Tiles | str] = {}
         self._seconds: dict[Names, float] = {}
+        self._refused: dict[Names, str] = {}  # why the last inputs were torch's
 
     def blocks(
         self, module: Any, get: Names, recursion: Callable[[Names], Recursion], one: Inputs, call: Call
-    ) -> fused.Fused | Native | None:  # fmt: skip
+    ) -> Native | Tiles | None:  # fmt: skip
         """What evaluates the blocks of a call in place of the module's own function, if anything does."""
-        if self.fuse and self.asked != "native":
-            if get not in self.fused:
-                self.fused[get] = fused.Fused(module.pairs, frozenset(get), fused.obstacle(recursion(get)))
-            return self.fused[get]
-        outside = call.tracked or one.parameters or one.device.type != "cpu" or one.dtype not in NEAR
-        if self.asked == "torch" or outside or (self.asked == "auto" and self._is_small(get, recursion, call)):
+        kind = one.device.type
+        outside = call.tracked or kind not in LIBRARIES or one.dtype not in NEAR
+        if self.asked == "torch" or outside or (self._weighs and self._is_small(get, recursion, one, call)):
             return None
-        found = self._wanted(get, recursion)
+        found = self._wanted(get, recursion, kind)
+        if isinstance(found, Tiles):
+            found = self._fitting(get, found, one)
         if isinstance(found, str):
             if self.asked == "native":
                 raise _not_covered(found)
             return None
-        return found if self.asked == "native" or self._pays(get, found, one, call) else None
+        return found if not self._weighs or self._pays(get, found, one, call) else None
+
+    @property
+    def _weighs(self) -> bool:
+        """Is torch taken where compiling may not pay?"""
+        return self.asked == "auto" and not self.fuse
 
     # ------------------------------------------------------------ the native backend
 
-    def native(self, get: Names, recursion: Callable[[Names], Recursion]) -> Native | str:
-        """The native blocks, or why there are none."""
-        if get not in self._native:
-            self._native[get] = (
-                native(recursion(get), get) if compiler.current() else f"no C compiler: {compiler.sought()}"
-            )
-        return self._native[get]
+    def native(self, get: Names, recursion: Callable[[Names], Recursion], kind: str = "cpu") -> Native | Tiles | str:
+        """The native blocks on a kind of device, or why there are none."""
+        key = get, kind
+        if key not in self._native:
+            if kind == "cpu" and compiler.current() is None:
+                self._native[key] = f"no C compiler: {compiler.sought()}"
+            else:
+                self._native[key] = native(recursion(get), get, kind, self.threads)
+        return self._native[key]
 
-    def _wanted(self, get: Names, recursion: Callable[[Names], Recursion]) -> Native | str:
-        """The native blocks; of a kernel with series, for which torch is as fast, where they are asked for."""
-        found = self.native(get, recursion)
-        if self.asked == "native" or isinstance(found, str):
+    def _wanted(self, get: Names, recursion: Callable[[Names], Recursion], kind: str) -> Native | Tiles | str:
+        """The native blocks; on CUDA, and of a kernel with series, for which torch is as fast, where asked for."""
+        found = self.native(get, recursion, kind)
+        if not self._weighs or isinstance(found, str):
             return found
-        return SERIES_ASKED if found.has_series else found
+        return ON_CUDA if kind == "cuda" else SERIES_ASKED if found.has_series else found
 
-    def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], call: Call) -> bool:
-        return call.pairs * len(recursion(get).used) * SERIES < NOTICED
+    def _fitting(self, get: Names, found: Tiles, one: Inputs) -> Tiles | str:
+        """The tiles where they serve inputs of these sizes; why they do not is what `described` says next."""
+        usual = found.usual(one)
+        self._refused[get] = usual if isinstance(usual, str) else ""
+        return usual if isinstance(usual, str) else found
 
-    def _pays(self, get: Names, found: Native, one: Inputs, call: Call) -> bool:
+    def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], one: Inputs, call: Call) -> bool:
+        sizes = one.features()
+        numbers = sum(elements(e.dims, sizes) for e in recursion(get).used if e.space == "pair")
+        return call.pairs * numbers * SERIES < NOTICED
+
+    def _pays(self, get: Names, found: Native | Tiles, one: Inputs, call: Call) -> bool:
         """Is the library there, or have the calls taken, with this one, so long that it pays?"""
-        library = found.library(one.dtype)
-        seconds = call.pairs * (library.pairs.formulas * FORMULA)
+        library: Any = found.usual(one) if isinstance(found, Tiles) else found.library(one.dtype)
+        count = library.elements if isinstance(found, Tiles) else library.pairs.formulas
+        seconds = call.pairs * (count * FORMULA)
         self._seconds[get] = self._seconds.get(get, 0.0) + seconds
         return library.is_there or self._seconds[get] > PAYS
 
     def described(self, get: Names, recursion: Callable[[Names], Recursion]) -> str:
         """The backend in words."""
-        if self.fuse and self.asked != "native":
-            return "torch.compile"
         if self.asked == "torch":
             return "torch"
-        found = self._wanted(get, recursion)
+        found = self._wanted(get, recursion, self.kind)
+        if self._refused.get(get):
+            return f"torch ({self._refused[get]})"
         if isinstance(found, str):
             return f"torch ({found})"
-        if self.asked == "native" or found.is_there:
-            return "native"
+        if not self._weighs or found.is_there:
+            return f"native ({CUDA})" if self.kind == "cuda" else "native"
         return f"torch, and native once the calls have taken {PAYS:.0f} s or the library is there"
 
     def settled(self, get: Names, recursion: Callable[[Names], Recursion]) -> Backends:
         """The same with one backend for all calls, however few pairs they have."""
-        covered = self.asked != "torch" and not isinstance(self._wanted(get, recursion), str)
+        covered = self.asked != "torch" and not isinstance(self._wanted(get, recursion, self.kind), str)
         twin = copy.copy(self)
-        twin.asked = "native" if covered else "torch"
+        twin.asked, twin.fuse = "native" if covered else "torch", False
         return twin
 
 
-def native(recursion: Recursion, get: Names) -> Native | str:
+def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | None = None) -> Native | Tiles | str:
     """The native blocks of a recursion, or which of its entries has no instruction."""
     if recursion.wide:
         return "it is evaluated in float64 whatever its inputs"
     found, functions = plan(recursion), lru_cache(maxsize=None)(engine_function)
 
-    def library(dtype: Any) -> Library:
-        return Library(pairs(found, frozenset(get), functions, dtype), dtype)
+    def library(dtype: torch.dtype) -> Any:
+        return LIBRARIES[kind](pairs(found, frozenset(get), functions, dtype), dtype)
 
+    blocks = Native(library, len(dict.fromkeys(found.each.kept)), threads)
     try:
-        blocks = Native(library, len(dict.fromkeys(found.each.kept)))
         blocks.library(next(iter(NEAR)))
     except Missing as missing:
-        return str(missing)
+        covered = kind == "cpu" and _has_axes(found)
+        return _tiles(found, get, functions, threads) if covered else str(missing)
     return blocks
+
+
+def _has_axes(plan: Plan) -> bool:
+    return any(
+        isinstance(x, Name) and x.layout is not None and x.layout.axes for s in plan.pairs.body for x in parts(s)
+    )
+
+
+def _tiles(plan: Plan, get: Names, functions: Any, threads: int | None) -> Tiles | str:
+    known = sides(plan)
+    found = Tiles(
+        known, lambda dtype, shapes: axes.Library(plan, known, frozenset(get), functions, dtype, shapes), threads
+    )
+    return found.obstacle() or found
+
+
+def _warn_fuse() -> None:
+    warnings.warn(
+        'fuse=True is the older name of backend="native", which refuses a kernel that it does not cover; with fuse=True'
+        " torch takes such a kernel", NetsorWarning, stacklevel=outside(),
+    )  # fmt: skip
 
 
 def _not_covered(why: str) -> UnsupportedError:

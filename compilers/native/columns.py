@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+import sympy as sp
 import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.blocks import fast
 from netsor.compilers.expectation.functions import Fn
+from netsor.compilers.lowering.torch_functions import torch_function
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,16 @@ class Computed:
     args: tuple[Column | float, ...]
 
 
-Column = Kept | InverseRoot | Root | Own | Computed
+@dataclass(frozen=True)
+class Applied:
+    """f of columns, in the symbols that stand for them."""
+
+    f: sp.Expr
+    symbols: tuple[sp.Symbol, ...]
+    args: tuple[Column | float, ...]
+
+
+Column = Kept | InverseRoot | Root | Own | Computed | Applied
 
 
 def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
@@ -67,15 +78,16 @@ def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
         case Own():
             return fast.E11(column.f, column.g, evaluate(column.k, kept))
         case Computed():
-            return _computed(column, kept)
+            return OPERATIONS[column.op](*_arguments(column.args, kept))
+        case Applied():
+            return torch_function(column.f, column.symbols)(*_arguments(column.args, kept))
         case _:
             assert_never(column)
 
 
-def _computed(column: Computed, kept: Sequence[Tensor]) -> Tensor:
+def _arguments(args: tuple[Column | float, ...], kept: Sequence[Tensor]) -> list[Tensor]:
     like = kept[0]
-    args = [like.new_tensor(x) if isinstance(x, float | int) else evaluate(x, kept) for x in column.args]
-    return OPERATIONS[column.op](*args)
+    return [like.new_tensor(x) if isinstance(x, float | int) else evaluate(x, kept) for x in args]
 
 
 OPERATIONS: dict[str, Callable[..., Tensor]] = {

@@ -5,6 +5,7 @@ The formulas are those of compiled blocks (`expectation.blocks.fused`), run on v
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,7 @@ class Expectations:
             k12 = Value(self.body, self.body.add("same", k12.arg), k12.dtype)
         found, size = self._general(f, g, k11, k22, k12)
         if own is not None:  # where the covariance is the variance
-            room = k11 * (TWIN * torch.finfo(k12.dtype).eps) - (k12 - k11).abs()
+            room = twin(k11, k12)
             found, size = room.chosen(own, found), room.chosen(0.0, size)
         assert isinstance(size.arg, Ref)
         self.body.sizes.append(size.arg)
@@ -75,6 +76,8 @@ class Expectations:
             out: Any = rule[0](block)
             return out, geometry.size
         refuse(f, g)
+        if not isinstance(k11.arg, Side) or not isinstance(k22.arg, Side):
+            raise Missing(f"an expectation of {f.name} and {g.name} whose variances are not those of one input each")
         series = Series(f, g, _side(k11).column, _side(k22).column)
         which = self.series.setdefault(series, len(self.series))
         made = self.body.add("series", geometry.r.arg, which=which, later=True)
@@ -104,12 +107,26 @@ class Block(TracedBlock):
 
     def _column(self, k: Any, noise: float | None) -> Any:
         """1/√(k + noise), or √(k/2π) without one."""
-        side = _side(k)
+        if not isinstance(k.arg, Side):
+            return _inverse_root(k, noise)
+        side = k.arg
         column = Root(side.column) if noise is None else InverseRoot(side.column, noise)
-        return Value(k.body, Side(side.copy, column), k.dtype)
+        return Value(k.body, Side(side.copy, column, side.at, side.size), k.dtype)
 
     def relu(self) -> Tensor:
         return self.geometry.relu(self._column(self.k11, None), self._column(self.k22, None))
+
+
+def _inverse_root(k: Any, noise: float | None) -> Any:
+    if noise is None:
+        return k.clamp(min=0.0).sqrt() * math.sqrt(0.5 / math.pi)
+    positive = k.clamp(min=0.0) + noise
+    return (-positive).chosen(0.0, 1.0 / positive.sqrt())
+
+
+def twin(k11: Value, k12: Value) -> Value:
+    """At least 0 where a covariance is that of one variable."""
+    return k11 * (TWIN * torch.finfo(k12.dtype).eps) - (k12 - k11).abs()
 
 
 def _side(k: Value) -> Side:

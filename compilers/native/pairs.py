@@ -32,6 +32,7 @@ class Pairs:
     grams: tuple[tuple[str, str], ...]
     series: tuple[Series, ...]
     formulas: int
+    parameters: tuple[str, ...] = ()  # whose values stand behind the quantities that `each` keeps
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -41,18 +42,19 @@ class Pairs:
 def pairs(plan: order.Plan, get: frozenset[str], functions: Functions, dtype: torch.dtype) -> Pairs:
     """The instructions for what is asked for. Raises Missing."""
     series: dict[Series, int] = {}
-    two, own = (_Walk(plan, get, functions, dtype, twice, series) for twice in (False, True))
+    parameters: dict[str, int] = {}
+    two, own = (_Walk(plan, get, functions, dtype, twice, series, parameters) for twice in (False, True))
     for walk in (two, own):
         walk.run(plan.pairs.body)
-    return Pairs(two.body, own.body, tuple(two.grams), tuple(series), two.expectations.formulas)
+    return Pairs(two.body, own.body, tuple(two.grams), tuple(series), two.expectations.formulas, tuple(parameters))
 
 
 class _Walk:
     def __init__(
         self, plan: order.Plan, get: frozenset[str], functions: Functions, dtype: torch.dtype, own: bool,
-        series: dict[Series, int],
+        series: dict[Series, int], parameters: dict[str, int],
     ) -> None:  # fmt: skip
-        self.get, self.functions, self.dtype = get, functions, dtype
+        self.get, self.functions, self.dtype, self.parameters = get, functions, dtype, parameters
         self.body = Body()
         self.expectations = Expectations(self.body, own, series)
         self.grams: list[tuple[str, str]] = []
@@ -97,7 +99,8 @@ class _Walk:
             ):  # fmt: skip
                 raise Missing("positions on an axis")
             case arrays.Parameter():
-                raise Missing("a parameter of variances")
+                place = len(self.kept) + self.parameters.setdefault(s.parameter, len(self.parameters))
+                self._define(s.out, Value(self.body, Side(1, Kept(place)), self.dtype))
             case operations.Box() | operations.Contract() | operations.Total() | operations.Softmax():
                 raise Missing("a sum over an axis")
             case operations.Apply():

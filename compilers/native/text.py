@@ -5,7 +5,7 @@ No text of a program stands in it: names are numbered, numbers are written in he
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 import torch
@@ -13,8 +13,9 @@ import torch
 from netsor.compilers.expectation.series.hermite import DEGREES
 from netsor.compilers.native.body import Argument, Body, Instruction, Ref, Side
 from netsor.compilers.native.columns import Column
-from netsor.compilers.native.fragments import BLOCK, COLS, HEAD, MEHLER, ROWS, TYPES_OF_BLOCKS, horner
+from netsor.compilers.native.fragments import COLS, HEAD, MEHLER, ROWS, SIZES, STRIP, horner, products
 from netsor.compilers.native.pairs import Pairs
+from netsor.compilers.native.walk import PAIRS, TYPES_OF_BANDS, WALK
 
 TYPES = {torch.float32: "float", torch.float64: "double"}
 
@@ -26,13 +27,16 @@ class Text:
         self.pairs, self.dtype = pairs, dtype
         self.columns: dict[Column, int] = {}
         tiles = [_Tile(name, body, self.columns).text() for name, body in (("two", pairs.two), ("own", pairs.own))]
-        self.source = "\n".join([self._head(), TYPES_OF_BLOCKS, horner(), MEHLER, *tiles, BLOCK])
+        shared = [TYPES_OF_BANDS, products(), horner(), MEHLER]
+        self.source = "\n".join([self._head(), SIZES, *shared, *tiles, WALK, PAIRS])
 
     def _head(self) -> str:
         suffix = "f" if self.dtype == torch.float32 else ""
         constants = {
             "ROWS": ROWS,
             "COLS": COLS,
+            "STRIP": STRIP,
+            "COLUMNS": len(self.columns),
             "DEGREE": DEGREES[-1] + 1,
             "GRAMS": len(self.pairs.grams),
             "RESULTS": len(self.pairs.results),
@@ -75,7 +79,8 @@ class _Tile:
         stages = [line for stage in range(self.last + 1) for line in self._stage_text(stage)]
         arrays = [f"  T c{k}[ROWS][COLS];" for k in sorted(self.carried)]
         return "\n".join([
-            f"static void {self.name}(const Block *b, long i, long rows, long j0, long cols, T (*near)[COLS])",
+            f"static void {self.name}(const Block *b, const Tile *at, long i, long rows, long j0, long cols,"
+            " T (*near)[COLS])",
             "{", *arrays,
             "  for (long r = 0; r < rows; ++r) for (long j = 0; j < cols; ++j) near[r][j] = 0;", *stages, "}",
         ])  # fmt: skip
@@ -105,10 +110,10 @@ class _Tile:
         earlier = [k for k in sorted(self.carried) if k not in plain and _reads(lines, k)]
         yield "  for (long r = 0; r < rows; ++r) {"
         yield "    T *restrict size = near[r];"
-        yield from (f"    const T *restrict g{i} = b->gram[{i}] + (i + r) * b->ldg[{i}] + j0;" for i in grams)
+        yield from (f"    const T *restrict g{i} = at->gram[{i}] + r * COLS;" for i in grams)
         yield from (f"    {self._declared(side, name)}" for side, name in self.read.items())
         yield from (f"    T *restrict d{k} = c{k}[r];" for k in (*earlier, *(k for k in plain if k in self.carried)))
-        yield from (f"    T *restrict o{i} = b->out[{i}] + (i + r) * b->ldo + j0;" for i in places)
+        yield from (f"    T *restrict o{i} = at->out[{i}] + r * COLS;" for i in places)
         yield "    IVDEP\n    for (long j = 0; j < cols; ++j) {"
         yield from (f"      T t{k} = d{k}[j];" for k in earlier)
         yield from (f"      {line}" for line in lines)
@@ -121,28 +126,9 @@ class _Tile:
         return f"const T *restrict {name} = b->two + {place} * b->ld2 + j0;"
 
     def _operation(self, made: Instruction) -> str:
-        x = [self._argument(a) for a in made.args]
-        match made.op:
-            case "gram":
-                return f"g{made.which}[j]"
-            case "same":
-                return x[0]
-            case "add" | "sub" | "mul" | "div":
-                return f"{x[0]} {SIGNS[made.op]} {x[1]}"
-            case "neg":
-                return f"-{x[0]}"
-            case "abs":
-                return f"ABS({x[0]})"
-            case "sqrt":
-                return f"SQRT({x[0]})"
-            case "at least":
-                return f"{x[0]} < {x[1]} ? {x[1]} : {x[0]}"
-            case "at most":
-                return f"{x[0]} > {x[1]} ? {x[1]} : {x[0]}"
-            case "where":
-                return f"{x[0]} >= 0 ? {x[1]} : {x[2]}"
-            case _:
-                raise AssertionError(made.op)
+        if made.op == "gram":
+            return f"g{made.which}[j]"
+        return operation(made.op, [self._argument(a) for a in made.args])
 
     def _argument(self, arg: Argument) -> str:
         match arg:
@@ -156,6 +142,29 @@ class _Tile:
                 return f"(T){float(arg).hex()}"
             case _:
                 assert_never(arg)
+
+
+def operation(op: str, x: Sequence[str]) -> str:
+    """An operation of numbers as C."""
+    match op:
+        case "same":
+            return x[0]
+        case "add" | "sub" | "mul" | "div":
+            return f"{x[0]} {SIGNS[op]} {x[1]}"
+        case "neg":
+            return f"-{x[0]}"
+        case "abs":
+            return f"ABS({x[0]})"
+        case "sqrt":
+            return f"SQRT({x[0]})"
+        case "at least":
+            return f"{x[0]} < {x[1]} ? {x[1]} : {x[0]}"
+        case "at most":
+            return f"{x[0]} > {x[1]} ? {x[1]} : {x[0]}"
+        case "where":
+            return f"{x[0]} >= 0 ? {x[1]} : {x[2]}"
+        case _:
+            raise AssertionError(op)
 
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
+from netsor.build.program import Program
+from netsor.compilers.evaluate.arguments import Arrays
 from netsor.compilers.page.sections import MATH, Section, sections
 from netsor.markup import one_line
 
@@ -39,13 +40,18 @@ summary { cursor: pointer; }
 @media print { details { display: block; } }"""
 
 
-def page(p: Any, x: Any = None, widths: Sequence[int] = (64, 256, 1024), seeds: int = 20) -> str:
+def page(
+    p: Program | Holder, x: Arrays | None = None, widths: Sequence[int] = (64, 256, 1024), seeds: int = 20,
+    params: Mapping[str, float] | None = None,
+) -> str:  # fmt: skip
     """An HTML document that needs nothing else: listing and graph, the check, the recursion, structure and cost, the
     generated source; with inputs x, `[sample, *axes, feature]`, also the deviation from the limit at the widths.
+
+    Parameters stand as symbols; the deviation is taken at the values `params`.
     """
-    p = as_program("page", p)
+    p = as_program("netsor report", p, parameters=True)
     title = escape(one_line(p.name))
-    found = list(sections(p, x, widths, seeds))
+    found = list(sections(p, x, widths, seeds, params or {}))
     links = " ".join(f'<a href="#{s.key}">{escape(s.title)}</a>' for s in found)
     body = "\n".join(_section(s) for s in found)
     script = MATHJAX.read_text(encoding="utf-8").replace("<!--", r"<\!--")

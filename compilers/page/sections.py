@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -25,6 +25,7 @@ from netsor.compilers.limit import limit
 from netsor.compilers.render.typeset import html
 from netsor.errors import NetsorError
 from netsor.facts import given
+from netsor.passes.bind import bind
 from netsor.text.drawing import draw
 
 MATH = "mathematics"  # the element that MathJax reads: names elsewhere may hold dollar signs
@@ -38,7 +39,7 @@ class Section:
     html: str
 
 
-def sections(p: Program, x: Any, widths: Sequence[int], seeds: int) -> Iterator[Section]:
+def sections(p: Program, x: Any, widths: Sequence[int], seeds: int, params: Mapping[str, float]) -> Iterator[Section]:
     """All sections in order; the last one only with inputs."""
     report = check(p, x=None if isinstance(x, list) else x)  # samples of different size: what holds for all data
     yield Section("check", "Check", _check(report))
@@ -48,7 +49,8 @@ def sections(p: Program, x: Any, widths: Sequence[int], seeds: int) -> Iterator[
     yield Section("cost", "Structure and cost", _told(lambda: _cost(p, x)))
     yield Section("source", "Generated source", _told(lambda: _folded(_kernel(p).source)))
     if x is not None:
-        yield Section("convergence", "Convergence", _convergence(p, x, report, widths, seeds))
+        found = _told(lambda: _convergence(bind(p, params), x, report, widths, seeds))
+        yield Section("convergence", "Convergence", found)
 
 
 def _check(report: Report) -> str:

@@ -1,5 +1,5 @@
 """Predictions of infinitely wide networks: Gaussian-process posteriors and gradient descent on the NTK."""
 
-from netsor.compilers.predict.predictor import Prediction, Predictor, Solver, predict
+from netsor.compilers.predict.predictor import Landmarks, Prediction, Predictor, Solver, predict
 
-__all__ = ["Prediction", "Predictor", "Solver", "predict"]
+__all__ = ["Landmarks", "Prediction", "Predictor", "Solver", "predict"]

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.predict.answers import Found, Rate
 from netsor.compilers.predict.nystrom import Nystrom
 from netsor.compilers.predict.samples import Targets, matrix
@@ -21,6 +22,7 @@ from netsor.compilers.predict.training import NAMES, Training, Which
 from netsor.errors import InputError
 
 MOST = 1000  # iterations
+DIGITS = 1000  # parts of their progress
 Map = Callable[[Tensor], Tensor]
 
 
@@ -71,8 +73,12 @@ class Conjugate:
             message = f"the {which.upper()} kernel of the training inputs is zero: its ridge is, too"
             raise InputError(message, code="NT620", hint="inputs other than zero, or a program with biases")
         size = self.training.size(len(self.low.numbers), self.outputs)
-        parts = [self.training.with_some((which,), rows, self.low.numbers)[which] for rows in self.training.rows(size)]
-        phi = torch.cat([features(p.detach()) for p in parts])
+        parts: list[Tensor] = []
+        with Progress(f"preconditioner of {self.training.name}", self.training.samples, "samples") as shown:
+            for rows in self.training.rows(size):
+                parts.append(features(self.training.with_some((which,), rows, self.low.numbers)[which].detach()))
+                shown.done(rows.stop - rows.start)
+        phi = torch.cat(parts)
         inner = phi.T @ phi + ridge * torch.eye(phi.shape[1], dtype=phi.dtype, device=phi.device)
         return Preconditioner(phi, torch.linalg.cholesky(inner), ridge)
 
@@ -122,6 +128,13 @@ def _only_cholesky(what: str) -> InputError:
     return InputError(f"{what}: conjugate gradients do not give this", code="NT621", hint="solver='cholesky'")
 
 
+def _digits(residual: Tensor, right: Tensor, tol: float) -> int:
+    """How much of the way to log tol the logarithm of the residual has come, in parts of DIGITS."""
+    left = float((residual.norm(dim=0) / right.norm(dim=0).clamp_min(1e-300)).max())
+    share = math.log(max(left, tol)) / math.log(tol) if 0 < tol < 1 else 1.0
+    return min(DIGITS, max(0, int(DIGITS * share)))
+
+
 def conjugate_gradients(apply: Map, precondition: Map, right: Tensor, tol: float, name: str) -> Tensor:
     """M⁻¹ R by preconditioned conjugate gradients, all columns at once.
 
@@ -132,16 +145,18 @@ def conjugate_gradients(apply: Map, precondition: Map, right: Tensor, tol: float
     wanted = tol * right.norm(dim=0)
     z = precondition(residual)
     direction, rho = z, (residual * z).sum(0)
-    for _ in range(MOST):
-        if bool((residual.norm(dim=0) <= wanted).all()):
-            return x
-        image = apply(direction)
-        step = torch.where(rho > 0, rho / (direction * image).sum(0), 0.0)
-        x, residual = x + step * direction, residual - step * image
-        z = precondition(residual)
-        new = (residual * z).sum(0)
-        direction = z + torch.where(rho > 0, new / rho, 0.0) * direction
-        rho = new
+    with Progress(f"conjugate gradients with the {name}", DIGITS, "parts of the digits") as shown:
+        for _ in range(MOST):
+            if bool((residual.norm(dim=0) <= wanted).all()):
+                return x
+            image = apply(direction)
+            step = torch.where(rho > 0, rho / (direction * image).sum(0), 0.0)
+            x, residual = x + step * direction, residual - step * image
+            z = precondition(residual)
+            new = (residual * z).sum(0)
+            direction = z + torch.where(rho > 0, new / rho, 0.0) * direction
+            rho = new
+            shown.done(max(0, _digits(residual, right, tol) - shown.count))
     left = float((residual.norm(dim=0) / right.norm(dim=0).clamp_min(1e-300)).max())
     raise InputError(
         f"conjugate gradients with the {name} are at a residual of {left:.1e} after {MOST} iterations, not {tol:.1e}",

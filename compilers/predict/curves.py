@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.finite.network import run
 from netsor.compilers.limit import LimitResult
 
@@ -73,7 +74,7 @@ class Curves:
         canvas.savefig(path, dpi=150)
 
 
-def curves(r: LimitResult, widths: Sequence[int] = (), seeds: int = 5) -> Curves:
+def curves(r: LimitResult, widths: Sequence[int] = (), seeds: int = 5, progress: bool | None = None) -> Curves:
     """The curves of the limit of a trained program, and of networks of these widths."""
     names = [v.name for v in r.program.returned]
     f, loss = ([name for name in names if name.startswith(f"{kind}[")] for kind in ("f", "loss"))
@@ -83,10 +84,15 @@ def curves(r: LimitResult, widths: Sequence[int] = (), seeds: int = 5) -> Curves
     kernels = {name: (_floats(r.scalar(name)), _floats(r.error("scalar", name))) for name in more}
     found = Curves(r.program.name, r.method, outputs, errors, losses.mean(1), {}, kernels)
     returned: Mapping[str, Any] = {v.name: v.value for v in r.program.returned}
-    with torch.no_grad():
+    total = seeds * sum(w * w for w in widths)
+    with torch.no_grad(), Progress(f"networks of {r.program.name}", total, "weights", progress) as shown:
         for width in widths:
-            runs = [run(r.program, None, width, seed) for seed in range(seeds)]
-            found.finite[width] = np.array([[float(v[returned[name]].mean()) for name in loss] for v in runs])
+            runs: list[list[float]] = []
+            for seed in range(seeds):
+                values = run(r.program, None, width, seed)
+                runs.append([float(values[returned[name]].mean()) for name in loss])
+                shown.done(width * width)
+            found.finite[width] = np.array(runs)
     return found
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from netsor.compilers.budget.progress import Progress
 from netsor.errors import InputError
 
+PARTS = 1000  # of the progress
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -23,16 +25,21 @@ def solve(
     times = np.atleast_1d(np.asarray(t, dtype=float))
     if times.ndim != 1 or not len(times) or not (np.isfinite(times).all() and (times >= 0).all()):
         raise InputError("t is a finite time ≥ 0, or a list of them", code="NT621")
+    order = np.unique(times)
     whole = torch.cat([theta, across])
     n, columns = len(theta), start[0].shape[1]
 
-    def slope(_: float, state: Any) -> Any:
+    end = float(order[-1]) or 1.0
+    shown = Progress("gradient flow", PARTS, "parts of the time")
+
+    def slope(now: float, state: Any) -> Any:
+        shown.done(max(0, int(PARTS * now / end) - shown.count))
         f = torch.as_tensor(state).reshape(-1, columns)[:n].to(theta.device)
         return -(whole @ gradient(loss, f)).reshape(-1).cpu().numpy()
 
     first = torch.cat(start).reshape(-1).detach().cpu().numpy()
-    order = np.unique(times)
-    found = solve_ivp(slope, (0.0, float(order[-1]) or 1.0), first, method, t_eval=order, rtol=rtol, atol=atol)
+    with shown:
+        found = solve_ivp(slope, (0.0, end), first, method, t_eval=order, rtol=rtol, atol=atol)
     if not found.success:
         raise InputError(f"the flow could not be integrated: {found.message}", code="NT621", hint="method='Radau'")
     states = [torch.as_tensor(found.y[:, i]).reshape(-1, columns)[n:] for i in np.searchsorted(order, times)]

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.predict.answers import Found, Rate
 from netsor.compilers.predict.samples import Targets, chosen, matrix
 from netsor.compilers.predict.training import NAMES, Training, Which
@@ -23,7 +24,7 @@ from netsor.errors import InputError
 
 def landmark_numbers(landmarks: int | Sequence[int], samples: int, seed: int) -> list[int]:
     """The numbers of the landmarks: so many training inputs drawn without replacement, or those given."""
-    if isinstance(landmarks, int):
+    if isinstance(landmarks, int) and not isinstance(landmarks, bool):
         if not 1 <= landmarks <= samples:
             raise InputError(
                 f"landmarks is a number from 1 to {samples} (the training samples), got {landmarks}", code="NT621"
@@ -31,6 +32,8 @@ def landmark_numbers(landmarks: int | Sequence[int], samples: int, seed: int) ->
         drawn = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))[:landmarks]
         return sorted(drawn.tolist())
     try:
+        if isinstance(landmarks, bool) or any(isinstance(i, bool) for i in landmarks):
+            raise TypeError
         numbers = [operator.index(i) for i in landmarks]
     except TypeError:
         raise InputError(
@@ -90,14 +93,16 @@ class Nystrom:
         total: dict[tuple[Which, Which], Any] = {(a, b): 0 for a in names for b in names}
         targets: dict[Which, Any] = dict.fromkeys(names, 0)
         size = self.training.size(len(self.numbers), self.outputs)
-        for rows in self.training.rows(size):
-            across = self.training.with_some(names, rows, self.numbers)
-            phi = {n: self.features(n)(across[n].detach()) for n in names}
-            y = self.targets.matrix[rows.start * self.outputs : rows.stop * self.outputs]
-            for a in names:
-                targets[a] = targets[a] + phi[a].T @ y
-                for b in names:
-                    total[a, b] = total[a, b] + phi[a].T @ phi[b]
+        with Progress(f"landmarks of {self.training.name}", self.training.samples, "samples") as shown:
+            for rows in self.training.rows(size):
+                across = self.training.with_some(names, rows, self.numbers)
+                phi = {n: self.features(n)(across[n].detach()) for n in names}
+                y = self.targets.matrix[rows.start * self.outputs : rows.stop * self.outputs]
+                for a in names:
+                    targets[a] = targets[a] + phi[a].T @ y
+                    for b in names:
+                        total[a, b] = total[a, b] + phi[a].T @ phi[b]
+                shown.done(rows.stop - rows.start)
         self._moments |= total
         self._targets |= targets
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from netsor.compilers.budget.progress import Progress
 from netsor.compilers.evaluate.arguments import Array, Arrays, Params
 from netsor.compilers.predict.answers import Answers, Found, Rate
 from netsor.compilers.predict.conjugate import Conjugate
@@ -18,7 +19,7 @@ from netsor.compilers.predict.exact import Exact
 from netsor.compilers.predict.flow import Loss
 from netsor.compilers.predict.flow import solve as integrated
 from netsor.compilers.predict.nystrom import Nystrom
-from netsor.compilers.predict.samples import Targets, batches, matrix, part
+from netsor.compilers.predict.samples import Targets, batches, count, matrix, part
 from netsor.compilers.predict.training import Training, Which
 from netsor.compilers.store import StoredGram
 from netsor.errors import InputError
@@ -71,6 +72,9 @@ def predict(
     >>> bool((predictor.gp(x).mean - torch.tensor(y)).abs().max() < 1e-6)
     True
     """
+    if not callable(kernel):
+        what = type(kernel).__name__
+        raise InputError(f"ns.predict takes a compiled kernel, got {what}", code="NT616", hint="ns.compile(p)")
     return Predictor(kernel, x_train, y_train, diag_reg, params, landmarks, solver, gram, memory, tol, seed)
 
 
@@ -83,9 +87,9 @@ class Predictor:
     """
 
     def __init__(
-        self, kernel: Any, x_train: Any, y_train: Any, diag_reg: float | Tensor = 0.0, params: Params | None = None,
-        landmarks: Landmarks = None, solver: Solver = "cholesky", gram: StoredGram | str | Path | None = None,
-        memory: int | str = "2GB", tol: float = 1e-8, seed: int = 0,
+        self, kernel: Kernel, x_train: Arrays, y_train: Array, diag_reg: float | Tensor = 0.0,
+        params: Params | None = None, landmarks: Landmarks = None, solver: Solver = "cholesky",
+        gram: StoredGram | str | Path | None = None, memory: int | str = "2GB", tol: float = 1e-8, seed: int = 0,
     ) -> None:  # fmt: skip
         if not 0 <= float(torch.as_tensor(diag_reg).detach()) < math.inf:
             raise InputError(f"diag_reg is a number ≥ 0, got {diag_reg!r}", code="NT621")
@@ -117,7 +121,7 @@ class Predictor:
 
     # ------------------------------------------------------------ questions
 
-    def gp(self, x: Any, ntk: bool = False, covariance: bool = False, variance: bool = True) -> Prediction:
+    def gp(self, x: Arrays, ntk: bool = False, covariance: bool = False, variance: bool = True) -> Prediction:
         """The posterior of the Gaussian process with kernel K (Θ with `ntk`): K_* K⁻¹ y and K_** − K_* K⁻¹ K_*ᵀ."""
         which: Which = "ntk" if ntk else "nngp"
         return self._prediction(
@@ -125,7 +129,7 @@ class Predictor:
         )
 
     def ensemble(
-        self, x: Any, t: float | None = None, steps: int | None = None, learning_rate: float | None = None,
+        self, x: Arrays, t: float | None = None, steps: int | None = None, learning_rate: float | None = None,
         covariance: bool = False, variance: bool = True,
     ) -> Prediction:  # fmt: skip
         """Mean and covariance over initialisations of networks trained for the time t, or by gradient descent.
@@ -147,8 +151,8 @@ class Predictor:
         return self._answers.evidence("ntk" if ntk else "nngp")
 
     def flow(
-        self, x: Any, t: Any, loss: Loss, f_train: Any = None, f_test: Any = None, method: str = "DOP853",
-        rtol: float = 1e-8, atol: float = 1e-10,
+        self, x: Arrays, t: Array, loss: Loss, f_train: Array | None = None, f_test: Array | None = None,
+        method: str = "DOP853", rtol: float = 1e-8, atol: float = 1e-10,
     ) -> Tensor:  # fmt: skip
         """Outputs at the times t of one network trained by gradient flow on any loss: ḟ = −Θ(·, X) ∂loss/∂f(X).
 
@@ -189,7 +193,11 @@ class Predictor:
     ) -> Prediction:
         """Mean and spread by batches of test inputs; the prior is K_**, or its diagonal."""
         parts = [x] if covariance else batches(x, self._batch)
-        found = [answer(some, self._prior(some, which, covariance, variance)) for some in parts]
+        found: list[Found] = []
+        with Progress(f"predictions of {self.training.name}", count(x), "samples") as shown:
+            for some in parts:
+                found.append(answer(some, self._prior(some, which, covariance, variance)))
+                shown.done(count(some))
         mean = self.targets.shaped(torch.cat([m for m, _ in found]))
         if not (covariance or variance):
             return Prediction(mean, None)

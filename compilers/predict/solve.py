@@ -10,8 +10,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from netsor.compilers.budget.progress import dense
 from netsor.errors import InputError, NetsorWarning
 
+EIGEN = 30  # n³ operations that eigenvalues and vectors take, at the rate of a product
 FIRST, LAST = 1e-14, 1e-6  # jitters tried, relative to the mean of the diagonal
 Spectrum = Callable[[Tensor], Tensor]
 
@@ -35,7 +37,9 @@ class System:
     @cached_property
     def _plain(self) -> Tensor | None:
         """The lower Cholesky factor; None when the matrix is singular to rounding."""
-        factor, failed = torch.linalg.cholesky_ex(self.matrix)
+        with dense(f"Cholesky factor of {self.name}", len(self.matrix) ** 3 / 3, self.matrix.device) as shown:
+            factor, failed = torch.linalg.cholesky_ex(self.matrix)
+            shown.done(1)
         pivots = factor.detach().diagonal() ** 2
         tiny = len(pivots) * torch.finfo(pivots.dtype).eps * pivots.max()
         return None if failed or not bool((pivots > tiny).all()) else factor
@@ -83,7 +87,9 @@ class System:
 
     @cached_property
     def _spectrum(self) -> tuple[Tensor, Tensor]:
-        values, vectors = torch.linalg.eigh(self.matrix)
+        with dense(f"eigenvalues of {self.name}", EIGEN * len(self.matrix) ** 3, self.matrix.device) as shown:
+            values, vectors = torch.linalg.eigh(self.matrix)
+            shown.done(1)
         return values, vectors
 
     @property

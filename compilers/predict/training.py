@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import parse_memory
-from netsor.compilers.evaluate.arguments import Params
+from netsor.compilers.budget.progress import Progress
+from netsor.compilers.evaluate.arguments import Params, as_parameters
 from netsor.compilers.predict.samples import chosen, count, matrix, part
 from netsor.compilers.store import StoredGram, open_gram
 from netsor.errors import InputError
@@ -31,7 +32,10 @@ class Training:
         if self.samples == 0:
             raise InputError("there are no training samples", code="NT601")
         self.kernel, self.x, self.memory = kernel, x, parse_memory(memory)
+        self.name = str(getattr(getattr(kernel, "program", None), "name", "the kernel"))
         self._device = _device(kernel, x)
+        if isinstance(known := getattr(kernel, "parameters", None), tuple):
+            as_parameters(self.name, known, params, "ns.predict(kernel, x, y, params=…)")
         self._more: dict[str, Any] = {} if params is None else {"params": params}
         self.stored = {} if stored is None else self._opened(stored)
         self._kept: dict[tuple[Which, int, int], Tensor] = {}
@@ -109,15 +113,15 @@ class Training:
         """K R for R `[n·p, k]`, block by block; each pair of samples once, blocks kept while the budget has room."""
         out = torch.zeros_like(right)
         side = min(self.samples, max(1, int((self.memory / (SHARE * 8 * outputs**2)) ** 0.5)))
-        for i in self.rows(side):
-            for j in self.rows(side):
-                if j.start < i.start:
-                    continue
+        pairs = [(i, j) for i in self.rows(side) for j in self.rows(side) if j.start >= i.start]
+        with Progress(f"{which} of {self.name}", len(pairs), "blocks") as shown:
+            for i, j in pairs:
                 block = self._block(which, i, j)
                 a, b = (slice(s.start * outputs, s.stop * outputs) for s in (i, j))
                 out[a] += block @ right[b]
                 if i != j:
                     out[b] += block.T @ right[a]
+                shown.done(1)
         return out
 
     def _block(self, which: Which, i: slice, j: slice) -> Tensor:

@@ -11,8 +11,8 @@ import numpy as np
 from netsor import facts, ir
 from netsor.build.program import Program
 from netsor.compilers.reference.values import Array
-from netsor.errors import InputError
 from netsor.passes.unroll import Unrolled
+from netsor.run.inputs import by_name
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,7 @@ def samples_of(p: Program, x: Any, sizes: Mapping[str, int], known: dict[Any, Un
 def _split(p: Program, x: Any) -> list[dict[ir.Var, Array]]:
     """The arrays of each sample by input variable."""
     given = [line.out for line in facts.given(p.lines)]
-    if not isinstance(x, Mapping):
-        x = {} if x is None else {given[0].name: x}
-    if {v.name for v in given} != set(x):
-        raise InputError(f"the program's inputs are {', '.join(v.name for v in given) or 'none'}", code="NT604")
+    x = by_name([v.name for v in given], x)
     count = max((len(a) for a in x.values()), default=1)
     return [{v: np.asarray(x[v.name][i], dtype=np.float64) for v in given} for i in range(count)]
 

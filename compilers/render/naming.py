@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
-from typing import Any, assert_never, cast
+from typing import Any, assert_never
 
 import sympy as sp
 
 from netsor import ir, markup
 from netsor.compilers.derive.entries.labels import is_named
-from netsor.compilers.derive.entries.values import Entry
+from netsor.compilers.derive.entries.values import PART, SCALAR, SECOND_MOMENT, Entry
 from netsor.compilers.derive.nodes import (
     AnyNode,
     Atom,
@@ -28,11 +28,11 @@ from netsor.compilers.derive.nodes import (
     One,
     Product,
     Reduced,
-    is_node_symbol,
 )
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.render.breaking import width
 from netsor.compilers.render.symbols import PRIME
+from netsor.indexing import IndexMap, Read, index_map
 
 LONGEST = 11.0  # of what names an unnamed variable, in characters
 
@@ -102,16 +102,16 @@ class Symbols:
         raise AssertionError
 
     def _parts(self, e: Entry) -> tuple[str, str, list[str]]:
-        if e.kind == "aux":
+        if e.kind == PART:
             return "A", "", [str(next(self._aux))]
-        nodes = list(dict.fromkeys(r.node for r in e.refs))
+        nodes = list(dict.fromkeys(r.what for r in e.refs))
         names = [self.variable(n) for n in nodes]
-        if e.kind[0] == "S":
+        if e.kind == SCALAR:
             return limit_latex(names[0]), "", []
-        trained = [name_latex(e.kind[2:])] if e.kind[2:] else []
-        if e.kind == "K" and len(nodes) == 1 and nodes[0] in self._gradients:
+        trained = [] if e.kind.array is None else [name_latex(e.kind.array.name)]
+        if e.kind == SECOND_MOMENT and len(nodes) == 1 and nodes[0] in self._gradients:
             return "D", self.variable(self._gradients[nodes[0]]), []
-        return {"K": "C", "T": r"\Theta", "M": r"\mu"}[e.kind[0]], r",\,".join(names), trained
+        return {"K": "C", "T": r"\Theta", "M": r"\mu"}[e.kind.letter], r",\,".join(names), trained
 
     # ------------------------------------------------------------ variables
 
@@ -153,16 +153,16 @@ class Symbols:
                 return name_latex(node.line.out.name)
             case Product():
                 mark = r"^{\top}" if node.transposed else ""
-                return rf"{name_latex(node.matrix.out.name)}{mark}\,{self._factor(cast(AnyNode, node.of))}"
+                return rf"{name_latex(node.matrix.out.name)}{mark}\,{self._factor(node.of)}"
             case Lin():
                 return "+".join(self._term(c, n) for c, n in reversed(node.terms)).replace("+-", "-")
             case Fun():
                 return self._expression(node.expr)
             case Indexed():
-                return self._indexed(node.line, self._factor(cast(AnyNode, node.of)))
+                return self._indexed(node.line, self._factor(node.of))
             case Reduced():
                 axis = symbol_latex(node.line.axis.name)
-                return rf"\operatorname{{{node.line.op}}}_{{{axis}}}{self._factor(cast(AnyNode, node.of))}"
+                return rf"\operatorname{{{node.line.op}}}_{{{axis}}}{self._factor(node.of)}"
             case _:
                 assert_never(node)
 
@@ -180,29 +180,29 @@ class Symbols:
     def _expression(self, expr: sp.Expr) -> str:
         inside = {a for f in expr.atoms(sp.Function) for a in f.args}  # in brackets already
         table = {}
-        for s in cast("set[sp.Symbol]", expr.free_symbols):
-            node = self.normal.node_of(s) if is_node_symbol(s) else self.normal.scalar_of[s]
+        for s in expr.free_symbols:
+            node = self.normal.node.get(s) or self.normal.scalar_of[s]
             text = self.variable(node) if s in inside else self._factor(node)
-            table[s] = text if is_node_symbol(s) else limit_latex(text)
+            table[s] = text if s in self.normal.node else limit_latex(text)
         return str(sp.latex(expr, symbol_names=table, mul_symbol=r"\,"))
 
-    def _indexed(self, line: ir.IndexForm, of: str) -> str:
-        match line:
-            case ir.Window():
-                return rf"{of}[{', '.join(f'{symbol_latex(a.name)}+{symbol_latex(line.tap.name)}' for a in line.axes)}]"
-            case ir.Unwindow():
-                return rf"{of}[{', '.join(f'{symbol_latex(a.name)}-{symbol_latex(line.tap.name)}' for a in line.axes)}]"
-            case ir.At():
-                return rf"{of}[{symbol_latex(line.axis.name)}\to {_place(line.index)}]"
-            case ir.Place():
-                return rf"{of}[{symbol_latex(line.axis.name)}={_place(line.index)}]"
-            case ir.Shift():
-                return rf"{of}[{symbol_latex(line.axis.name)}{'-' if line.by > 0 else '+'}{abs(line.by)}]"
-            case ir.Rename():
-                pairs = (rf"{symbol_latex(a.name)}\to {symbol_latex(b.name)}" for a, b in line.axes)
-                return rf"{of}[{', '.join(pairs)}]"
-            case _:
-                assert_never(line)
+    @staticmethod
+    def _indexed(line: ir.IndexForm, of: str) -> str:
+        m = index_map(line)
+        return rf"{of}[{', '.join(_read(r, m) for r in m.reads)}]"
+
+
+def _read(r: Read, m: IndexMap) -> str:
+    """What stands for an axis: a position, another axis, or the axis moved by a tap or a number."""
+    axis = symbol_latex(r.axis.name)
+    if r.at is None:
+        return f"{axis}={_place(r.offsets[0])}" if m.transposed else rf"{axis}\to {_place(r.offsets[0])}"
+    if m.tap is not None:
+        return f"{axis}{'-' if m.transposed else '+'}{symbol_latex(m.tap.name)}"
+    if r.is_identity and m.outside == "never":
+        return rf"{axis}\to {symbol_latex(r.at.name)}"
+    (offset,) = r.offsets
+    return f"{axis}{'-' if offset < 0 else '+'}{abs(offset)}"
 
 
 def _place(index: int) -> str:

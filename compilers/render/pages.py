@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from netsor.compilers.derive.entries.values import Access, Entry, Num, Value, walk
+from netsor.compilers.derive.entries.traversal import walk
+from netsor.compilers.derive.entries.values import Access, Entry, Num, Value
 from netsor.compilers.derive.recursion import Recursion, Result
 from netsor.compilers.render.symbols import Names, blocks, taps
 from netsor.compilers.render.text import Text, entry_text
@@ -61,11 +61,10 @@ def page(r: Recursion, notation: Notation, result_name: Callable[[str, str], str
 
 
 def _entry(e: Entry, recurrent: bool, notation: Notation) -> Equation:
-    value = cast(Value, e.value)
+    value = e.value
     writer = notation(Names(e.dims, value), e.space == "pair")
-    own = {"const": 0, "input": "s", "pair": "m"}[e.space]
     bare = notation(writer.names, False)  # on the left nothing tells the copies apart
-    left = bare.entry(e, own) + bare.indexed(e.dims)  # type: ignore[arg-type]
+    left = bare.entry(e, e.copy) + bare.indexed(e.dims)
     return _equation(left, value, writer, recurrent)
 
 

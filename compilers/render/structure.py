@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, assert_never, cast
+from typing import Any, assert_never
 
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.entries.indices import Copy, Sym
+from netsor.compilers.derive.entries.traversal import children
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Constant,
-    Copy,
     Entry,
-    Expect1,
-    Expect2,
-    ExpectJ,
+    Expect,
     FeatureDim,
     Fn,
     Given,
@@ -28,9 +27,7 @@ from netsor.compilers.derive.entries.values import (
     SizeValue,
     Soft,
     Sum,
-    Sym,
     Value,
-    children,
 )
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.render.text import entry_text
@@ -84,7 +81,7 @@ def memory(e: Entry) -> sp.Expr:
 
 
 def size(s: ir.Size, copy: Copy) -> sp.Expr:
-    mark = "′" if copy == 2 else ""
+    mark = "′" if copy is Copy.SECOND else ""
     return fold(s, sp.Integer, lambda axis: sp.Symbol(f"|{axis}{mark}|", positive=True), _positions)
 
 
@@ -108,7 +105,7 @@ def operations(v: Value) -> tuple[sp.Expr, sp.Expr]:
             return 2 * sp.Symbol(f"dim({v.array[0].name})", positive=True), expectations
         case Fn():
             return ops + 1, expectations
-        case Expect1() | Expect2() | ExpectJ() | Radial():
+        case Expect() | Radial():
             return ops, expectations + 1
         case Num() | Access() | Given() | Constant() | SizeValue() | FeatureDim() | Ind():
             return ops, expectations
@@ -125,7 +122,7 @@ def structure(r: Recursion) -> str:
     totals = [sp.Integer(0)] * 3
     for e in _by_space(r.used):
         held = memory(e)
-        ops, expectations = operations(cast(Value, e.value))
+        ops, expectations = operations(e.value)
         costs = [held, held * ops, held * expectations]
         totals = [t + c for t, c in zip(totals, costs, strict=True)]
         rows.append((_name(e), ", ".join(axes_kept(e)) or "no axes", *map(formula, costs)))

@@ -8,18 +8,9 @@ from typing import Any, cast
 
 import networkx as nx
 
-from netsor.compilers.derive.entries.values import (
-    Entry,
-    Index,
-    Inv,
-    Sym,
-    Value,
-    Win,
-    index_symbols,
-    indices,
-    own_symbols,
-    walk,
-)
+from netsor.compilers.derive.entries.indices import Copy, Index, Inv, Sym, Win, index_symbols
+from netsor.compilers.derive.entries.traversal import indices, own_symbols, walk
+from netsor.compilers.derive.entries.values import Entry, Value
 from netsor.compilers.derive.recursion import entries_in
 
 PRIME = "′"
@@ -36,7 +27,7 @@ class Names:
 
     def _free(self, s: Sym) -> str:
         base, taken = s.label.rstrip(PRIME) or "i", self.table.values()
-        second = s.copy == 2 or s.label.endswith(PRIME)
+        second = s.copy is Copy.SECOND or s.label.endswith(PRIME)
         tried = itertools.chain(
             [] if second else [base], [base + PRIME], (f"{base}{PRIME}{k}" for k in itertools.count(2))
         )
@@ -82,9 +73,9 @@ def blocks(entries: Iterable[Entry]) -> list[tuple[Block, bool]]:
     g: Any = nx.DiGraph()
     g.add_nodes_from(range(len(entries)))
     for e in entries:
-        g.add_edges_from((place[x], place[e]) for x in entries_in(cast(Value, e.value)) if x in place)
+        g.add_edges_from((place[x], place[e]) for x in entries_in(e.value) if x in place)
     condensed = nx.condensation(g)
     first = {c: min(condensed.nodes[c]["members"]) for c in condensed}
     order = nx.lexicographical_topological_sort(condensed, key=lambda c: first[c])
     found_blocks = [[entries[i] for i in sorted(condensed.nodes[c]["members"])] for c in order]
-    return [(b, len(b) > 1 or b[0] in entries_in(cast(Value, b[0].value))) for b in found_blocks]
+    return [(b, len(b) > 1 or b[0] in entries_in(b[0].value)) for b in found_blocks]

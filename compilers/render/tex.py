@@ -6,25 +6,12 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from typing import cast
 
 import sympy as sp
 
 from netsor import ir, markup
-from netsor.compilers.derive.entries.values import (
-    Access,
-    Add,
-    Copy,
-    Entry,
-    Expect1,
-    Expect2,
-    ExpectJ,
-    Mul,
-    Num,
-    Sum,
-    Sym,
-    Value,
-)
+from netsor.compilers.derive.entries.indices import Copy, Sym
+from netsor.compilers.derive.entries.values import Access, Add, Entry, Expect, Mul, Num, Sum, Value
 from netsor.compilers.render.breaking import width
 from netsor.compilers.render.naming import Symbols, name_latex, symbol_latex
 from netsor.compilers.render.symbols import Names
@@ -61,7 +48,7 @@ class Latex(Writer):
 
     def expression(self, value: sp.Expr) -> str:
         table = {s: re.sub(r"(\d+)$", r"_{\1}", s.name) if _LETTER.fullmatch(s.name) else s.name
-                 for s in cast("set[sp.Symbol]", value.free_symbols)}  # fmt: skip
+                 for s in value.free_symbols}  # fmt: skip
         return str(sp.latex(value, symbol_names=table, mul_symbol=r"\,"))
 
     def function(self, expr: sp.Expr, args: Sequence[Value]) -> str:
@@ -80,7 +67,7 @@ class Latex(Writer):
 
     def array(self, name: str, copy: Copy, barred: bool = False) -> str:
         if barred:
-            return rf"\bar{{{name_latex(name)}}}" if copy == 2 else name_latex(name)
+            return rf"\bar{{{name_latex(name)}}}" if copy is Copy.SECOND else name_latex(name)
         return name_latex(name) + _argument(copy)
 
     def variable(self, name: str) -> str:
@@ -93,7 +80,7 @@ class Latex(Writer):
         return str(value) if value >= 0 else r"\mathrm{last}" + ("" if value == -1 else f" - {-1 - value}")
 
     def axis_size(self, axis: str, copy: Copy) -> str:
-        mark = "'" if copy == 2 else ""
+        mark = "'" if copy is Copy.SECOND else ""
         return rf"\lvert {symbol_latex(axis)}{mark}\rvert"
 
     def dimension(self, data: str) -> str:
@@ -150,7 +137,7 @@ class Latex(Writer):
         mean = rf"\mathop{{\mathbb{{E}}}}_{{{law}}}\left[{f}\right]"
         return mean if theta is None else rf"\partial_{{{self._aside(theta)}}} {mean}"
 
-    def _expectation(self, v: Expect1 | Expect2 | ExpectJ) -> str:
+    def _expectation(self, v: Expect) -> str:
         found = v_transform(v)
         return super()._expectation(v) if found is None else self.transform(found)
 
@@ -181,7 +168,7 @@ class Latex(Writer):
 
 def _argument(copy: Copy) -> str:
     """The input that a quantity of one input is of."""
-    return {0: "", 2: r"(\bar\xi)"}.get(cast(int, copy), r"(\xi)")
+    return {Copy.NONE: "", Copy.SECOND: r"(\bar\xi)"}.get(copy, r"(\xi)")
 
 
 def head_latex(f: sp.Expr) -> str:

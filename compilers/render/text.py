@@ -8,14 +8,15 @@ from collections.abc import Sequence
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.entries.values import Copy, Entry, Sym, Value
+from netsor.compilers.derive.entries.indices import Copy, Sym
+from netsor.compilers.derive.entries.values import Entry, Value
 from netsor.compilers.render.writer import Writer, number_text
 from netsor.text.notation import taps_text
 
 
 def entry_text(entry: Entry) -> str:
     """Tangent entries are written Θ."""
-    return "Θ" + entry.name[1:] if entry.kind[0] == "T" else entry.name
+    return "Θ" + entry.name[1:] if entry.kind.letter == "T" else entry.name
 
 
 class Text(Writer):
@@ -38,13 +39,13 @@ class Text(Writer):
         return f"{name}{self._of(copy)}" if entry.space == "input" else name
 
     def _of(self, copy: Copy) -> str:
-        if not self.pair or copy == 0:
+        if not self.pair or copy is Copy.NONE:
             return ""
-        return "(ξ̄)" if copy == 2 else "(ξ)"
+        return "(ξ̄)" if copy is Copy.SECOND else "(ξ)"
 
     def array(self, name: str, copy: Copy, barred: bool = False) -> str:
         if barred:
-            return f"{name}̄" if copy == 2 else name
+            return f"{name}̄" if copy is Copy.SECOND else name
         return f"{name}{self._of(copy)}"
 
     def variable(self, name: str) -> str:
@@ -57,7 +58,7 @@ class Text(Writer):
         return str(value) if value >= 0 else "last" if value == -1 else f"last - {-1 - value}"
 
     def axis_size(self, axis: str, copy: Copy) -> str:
-        return f"|{axis}{'′' if copy == 2 else ''}|"
+        return f"|{axis}{'′' if copy is Copy.SECOND else ''}|"
 
     def dimension(self, data: str) -> str:
         return f"dim({data})"

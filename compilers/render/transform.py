@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, assert_never
 
 import sympy as sp
 
-from netsor.compilers.derive.entries.values import Access, Expect1, Expect2, ExpectJ, Value, split
-
-Z = sp.Symbol("z", real=True)
+from netsor import ir
+from netsor.compilers.derive.entries.arithmetic import split
+from netsor.compilers.derive.entries.functions_of import Z, of_one, of_two
+from netsor.compilers.derive.entries.values import SECOND_MOMENT, Access, Expect, Value
+from netsor.compilers.derive.nodes import AnyNode
 
 
 @dataclass(frozen=True)
@@ -21,20 +22,19 @@ class Transform:
     kernel: Access
 
 
-def v_transform(v: Expect1 | Expect2 | ExpectJ) -> Transform | None:
+def v_transform(v: Expect) -> Transform | None:
     """The expectation as a V-transform, where it is one."""
-    match v:
-        case Expect2():
-            alike = v.f == v.g and v.m1 is None and v.m2 is None and _is_named(v.f)
-            return _transform(v.f, v.k12, v.k11, v.k22) if alike else None
-        case Expect1():
-            base, exponent = v.f.as_base_exp()
-            alike = exponent == 2 and v.mean is None and v.params == () and _is_named(base)
-            return _transform(base, v.k) if alike else None
-        case ExpectJ():
-            return None
-        case _:
-            assert_never(v)
+    if not v.law.centred:
+        return None
+    one, two = of_one(v), of_two(v)
+    if two is not None:
+        return (
+            _transform(two[0], *v.law.covariances, *v.law.variances) if two[0] == two[1] and _is_named(two[0]) else None
+        )
+    if one is None:
+        return None
+    base, exponent = one.as_base_exp()
+    return _transform(base, *v.law.variances) if exponent == 2 and _is_named(base) else None
 
 
 def _transform(f: sp.Expr, cross: Value, *own: Value) -> Transform | None:
@@ -49,9 +49,9 @@ def _is_named(f: sp.Expr) -> bool:
     return isinstance(f, sp.Function) and f.args == (Z,)
 
 
-def _node(v: Value) -> Any:
+def _node(v: Value) -> AnyNode | ir.Var | None:
     """The variable whose second moments an entry holds."""
-    if not isinstance(v, Access) or v.entry.kind != "K":
+    if not isinstance(v, Access) or v.entry.kind != SECOND_MOMENT:
         return None
-    nodes = {r.node for r in v.entry.refs}
+    nodes = {r.what for r in v.entry.refs}
     return nodes.pop() if len(nodes) == 1 else None

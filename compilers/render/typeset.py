@@ -8,17 +8,9 @@ from dataclasses import dataclass
 from html import escape
 
 from netsor import markup
-from netsor.compilers.derive.entries.values import (
-    Expect1,
-    Expect2,
-    ExpectJ,
-    Gram,
-    Ind,
-    Radial,
-    SizeValue,
-    indices,
-    walk,
-)
+from netsor.compilers.derive.entries.traversal import indices, walk
+from netsor.compilers.derive.entries.values import Expect, Gram, Ind, Radial, SizeValue
+from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.render.breaking import WIDEST, lines, width
 from netsor.compilers.render.naming import Symbols, name_latex
@@ -47,12 +39,11 @@ def sheet(r: Recursion) -> Sheet:
 
 
 def _result_name(name: str, kind: str) -> str:
-    known = {"nngp": r"\Sigma", "ntk": r"\Theta"}
     if kind == "term":
-        return rf"\Theta_{{{name_latex(name)}}}"
+        return rf"{OUTPUTS['ntk'].latex}_{{{name_latex(name)}}}"
     if kind == "scalar":
         return name_latex(name)
-    return known.get(name) or rf"\Sigma^{{{name_latex(name)}}}"
+    return OUTPUTS[name].latex if name in OUTPUTS else rf"{OUTPUTS['nngp'].latex}^{{{name_latex(name)}}}"
 
 
 # ---------------------------------------------------------------- notation
@@ -60,11 +51,11 @@ def _result_name(name: str, kind: str) -> str:
 
 def _notation(r: Recursion, symbols: Symbols) -> Iterator[str]:
     """What the symbols mean that the equations do not define."""
-    values = [v for e in r.used if e.value is not None for v in walk(e.value)]
+    values = [v for e in r.used for v in walk(e.value)]
     values += [v for x in (*r.results.values(), *r.terms.values()) for v in walk(x.value)]
-    kinds = {"D" if symbols.entry(e)[0] == "D" else e.kind[0] for e in r.used}
+    kinds = {"D" if symbols.entry(e)[0] == "D" else e.kind.letter for e in r.used}
     yield from (text for kind, text in _KINDS.items() if kind in kinds)
-    if any(isinstance(v, Expect1 | Expect2 | ExpectJ) and v_transform(v) for v in values):
+    if any(isinstance(v, Expect) and v_transform(v) for v in values):
         yield _TRANSFORM
     yield from (text for kind, text in _VALUES if any(isinstance(v, kind) for v in values))
     if any(indices(v) for v in values):
@@ -80,7 +71,7 @@ _KINDS = {
     "T": r"$\Theta^{x}$ is the tangent kernel of a variable, $\Theta^{x}_{W}$ its part from one trained array.",
     "M": r"$\mu^{x}(\xi)$ is the mean of a variable.",
     "S": r"$\mathring{c}(\xi)$ is the limit of a scalar.",
-    "a": r"$A_{1}$, $A_{2}$, … are auxiliary.",
+    "A": r"$A_{1}$, $A_{2}$, … are auxiliary.",
 }  # fmt: skip
 _TRANSFORM = (
     r"$\mathrm{V}_{\phi}(C) = \mathbb{E}\,\phi(u)\phi(\bar u)$ for a Gaussian pair $(u, \bar u)$ of mean zero, with "

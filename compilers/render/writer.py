@@ -10,34 +10,27 @@ from typing import assert_never, cast
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.entries.functions_of import Z, of_two, variable
+from netsor.compilers.derive.entries.indices import Const, Copy, Index, Inv, Off, Sym, Win
+from netsor.compilers.derive.entries.traversal import walk
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Const,
     Constant,
-    Copy,
     Entry,
-    Expect1,
-    Expect2,
-    ExpectJ,
+    Expect,
     FeatureDim,
     Fn,
     Given,
     Gram,
     Ind,
-    Index,
-    Inv,
     Mul,
     Num,
-    Off,
     Radial,
     SizeValue,
     Soft,
     Sum,
-    Sym,
     Value,
-    Win,
-    walk,
 )
 from netsor.compilers.render.symbols import Names
 from netsor.sizes import fold
@@ -94,7 +87,7 @@ class Writer(ABC):
                 return self._product(v.args)
             case Sum():
                 return self.total(self.names[v.sym], self.factor(v.body))
-            case Expect1() | Expect2() | ExpectJ():
+            case Expect():
                 return self._expectation(v)
             case Fn():
                 return self.function(v.expr, v.args)
@@ -158,15 +151,19 @@ class Writer(ABC):
                 return self.loose(v.expr, text) or text.startswith("-")
             case (
                 Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Mul() | Ind() | Soft()
-                | Expect1() | Expect2() | ExpectJ() | Radial()
+                | Expect() | Radial()
             ):  # fmt: skip
                 return text.startswith("-")
             case _:
                 assert_never(v)
 
     def _gram(self, v: Gram) -> str:
-        left = self.array(v.array[0].name, 1 if v.copy1 == "s" else v.copy1, barred=True) + self.indexed(v.idx1)
-        right = self.array(v.array[1].name, 1 if v.copy2 == "s" else v.copy2, barred=True) + self.indexed(v.idx2)
+        left = self.array(v.array[0].name, Copy.FIRST if v.copy1 is Copy.OWN else v.copy1, barred=True) + self.indexed(
+            v.idx1
+        )
+        right = self.array(v.array[1].name, Copy.FIRST if v.copy2 is Copy.OWN else v.copy2, barred=True) + self.indexed(
+            v.idx2
+        )
         return self.inner(left, right, v.array[0].name)
 
     def _indicator(self, v: Ind) -> str:
@@ -176,22 +173,19 @@ class Writer(ABC):
 
     # ------------------------------------------------------------ expectations
 
-    def _expectation(self, v: Expect1 | Expect2 | ExpectJ) -> str:
-        z, (one, two, _) = sp.Symbol("z", real=True), letters(v)
-        if isinstance(v, Expect2):
-            f = self._factors([(v.f, {z: one}), (v.g, {z: two})])
-            return self.expectation(f, [one, two], [v.k11, v.k12, v.k22], [v.m1, v.m2])
-        params = {ir.param(i): self.write(p) for i, p in enumerate(v.params)}
-        if isinstance(v, Expect1):
-            return self.expectation(self._factors([(v.f, {z: one} | params)]), [one], [v.k], [v.mean])
-        u = [f"{one}{i + 1}" for i in range(len(v.means))]
-        table = {sp.Symbol(f"z{i}", real=True): name for i, name in enumerate(u)}
-        return self.expectation(self._factors([(v.f, table | params)]), u, list(v.cov), list(v.means))
+    def _expectation(self, v: Expect) -> str:
+        one, two, _ = letters(v)
+        pair, k = of_two(v), len(v.law.means)
+        names = [one] if k == 1 else [one, two] if pair is not None else [f"{one}{i + 1}" for i in range(k)]
+        table = {variable(i): name for i, name in enumerate(names)}
+        table |= {ir.param(i): self.write(p) for i, p in enumerate(v.params)}
+        parts = [(v.f, table)] if pair is None else [(f, {Z: name}) for f, name in zip(pair, names, strict=True)]
+        return self.expectation(self._factors(parts), names, list(v.law.triangle), list(v.law.means))
 
     def _factors(self, parts: list[tuple[sp.Expr, dict[sp.Symbol, str]]]) -> str:
         texts = []
         for f, table in parts:
-            renamed = cast(sp.Expr, f.xreplace({s: sp.Symbol(name, real=True) for s, name in table.items()}))
+            renamed = f.xreplace({s: sp.Symbol(name, real=True) for s, name in table.items()})
             text = self.expression(renamed)
             texts.append(self.parentheses(text) if renamed.is_Add and len(parts) > 1 else text)
         return self.beside([t for t in texts if t != "1"] or ["1"])
@@ -201,10 +195,9 @@ class Writer(ABC):
         factors, laws = [], []
         *variables, radius = letters(v)
         for side, u, r in zip(v.sides, variables, self.radii(radius, v.within), strict=True):
-            z = sp.Symbol("z", real=True)
             inside = sp.Symbol(u + self.brackets([self.symbol(s) for s in side.out]), real=True)
             if side.f != 1:
-                factors.append(self.expression(side.f.xreplace({z: inside})))
+                factors.append(self.expression(side.f.xreplace({Z: inside})))
             factors.append(self.power(r, f"-{number_text(sp.nsimplify(2 * side.power))}"))
             laws.append(side.covariance)
         return self.radial(self.beside(factors), variables, laws, v.cross, v.theta)

@@ -33,7 +33,7 @@ from netsor.compilers.expectation import (
     times_power,
 )
 from netsor.compilers.expectation.blocks.fast import E2, E11, diagonal
-from netsor.compilers.expectation.blocks.scratch import covers, current, current_trace, empty, same_inputs, untracked
+from netsor.compilers.expectation.blocks.scratch import covers, current, empty, same_inputs, untracked
 from netsor.compilers.expectation.quadrature.several import joint
 from netsor.compilers.expectation.radial import radial, radial_single
 from netsor.compilers.runtime.boxes import adjoint, box, forward
@@ -244,7 +244,7 @@ def axpby(alpha: float, x: Any, beta: float, y: Any) -> Any:
 
 def _holds(x: Any, y: Any) -> bool:
     """Can a result of x and y stand in a tensor like x?"""
-    if not isinstance(x, Tensor) or current_trace() is not None or (x.numel() > 1 and 0 in x.stride()):
+    if not isinstance(x, Tensor) or (x.numel() > 1 and 0 in x.stride()):
         return False
     if not isinstance(y, Tensor):
         return untracked(x) and not isinstance(y, complex)

@@ -9,12 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation.blocks.scratch import current_trace, empty, untracked
+from netsor.compilers.expectation.blocks.scratch import empty, untracked
 
 
 @dataclass(frozen=True)
@@ -41,48 +41,9 @@ def adjoint(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bo
 
 def box(x: Tensor, leads: int, *moves: Move) -> Tensor:
     """Σ over taps of x moved along all dimensions of `moves` by the same tap; outside counts as zero."""
-    if current_trace() is not None:
-        return cast(Tensor, _operator()(x, leads, _as_numbers(moves)))
-    return _sums(x, leads, moves)
-
-
-def _sums(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
     for group in separated(moves):
         x = _wrapping(x, leads, group) if any(m.wrap for m in group) else _box(x, leads, group)
     return x
-
-
-@lru_cache(maxsize=1)
-def _operator() -> Any:
-    """The box as one operator of torch, registered when a block is first traced, for that takes time."""
-    operator: Any = torch.library.custom_op("netsor::box", _opaque, mutates_args=())
-    operator.register_fake(_shaped)
-    return torch.ops.netsor.box
-
-
-def _opaque(x: Tensor, leads: int, moves: list[int]) -> Tensor:
-    """A box that a compiled block calls as it is: torch.compile would do all its passes in one, with a branch a tap."""
-    return _sums(x, leads, _as_moves(moves))
-
-
-def _shaped(x: Tensor, leads: int, moves: list[int]) -> Tensor:
-    shape = list(x.shape)
-    for m in _as_moves(moves):
-        shape[leads + m.dim] = m.size
-    return x.new_empty(shape)
-
-
-def _as_numbers(moves: tuple[Move, ...]) -> list[int]:
-    return [n for m in moves for n in (m.dim, m.stride, m.size, m.wrap, m.back, len(m.offsets), *m.offsets)]
-
-
-def _as_moves(numbers: list[int]) -> tuple[Move, ...]:
-    found, rest = [], numbers
-    while rest:
-        dim, stride, size, wrap, back, count, *rest = rest
-        found.append(Move(dim, tuple(rest[:count]), stride, size, bool(wrap), bool(back)))
-        rest = rest[count:]
-    return tuple(found)
 
 
 @lru_cache(maxsize=1024)

@@ -62,11 +62,13 @@ def estimate(
     sample: Sample, relative: Relative, stored: Callable[[], int], *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, device: torch.device | None = None, memory: float = 2e9,
     announce: Announce | None = None, shown: Progress | None = None, per_direction: int = 0,
+    scrambles: Callable[..., Rounds] | None = None,
 ) -> Estimate:  # fmt: skip
     """Run `sample` on growing numbers of draws until `relative` is at most `tol`, or on `samples` draws in all.
 
     `stored()` is how many numbers the last run kept; `memory` bounds their bytes. A scramble has `per_direction` draws
-    or more for every direction. `announce` is told of the plan before the first of its draws.
+    or more for every direction. `announce` is told of the plan before the first of its draws. `scrambles` makes, from
+    the arguments of `Scrambles`, what takes its place.
     """
     place = device or torch.device("cpu")
     pilot = _pilot(sample, seed, place)
@@ -84,7 +86,7 @@ def estimate(
             hint=f"memory={1.1 * per_draw * least:.2g}, or fewer samples, steps or layers",
         )  # fmt: skip
     with shown or Progress() as bar:
-        run = Scrambles(sample, relative, directions, seed, place, bar)
+        run = (scrambles or Scrambles)(sample, relative, directions, seed, place, bar)
         if samples is not None:
             count = max(needed, min(largest, power(-(-samples // SCRAMBLES))))
             runs = max(SCRAMBLES, round(samples / count))
@@ -120,6 +122,7 @@ class Forecast:
 
 
 Announce = Callable[[Forecast], None]
+Rounds = Callable[[int, range, dict[int, Quantities]], Estimate]  # draws a scramble, scrambles, those that are known
 
 
 def _timed(run: Callable[[], object]) -> float:
@@ -128,7 +131,7 @@ def _timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _refined(run: Scrambles, goal: float, count: int, largest: int) -> Estimate:
+def _refined(run: Rounds, goal: float, count: int, largest: int) -> Estimate:
     """More draws a scramble, then more scrambles, until the error is at most the goal."""
     found = run(count, range(SCRAMBLES), {})
     while found.relative > goal and count < largest:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.compilers.budget.progress import Progress, outside, spoken
+from netsor.build.program import Program
+from netsor.compilers.budget.progress import STORES, Progress, outside, spoken
 from netsor.compilers.evaluate.assembled import symmetrised
-from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.evaluate.results import TERM, KernelResult, fields, shown
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram
@@ -25,12 +26,12 @@ from netsor.errors import Diagnostic, InputError, SamplingWarning
 from netsor.facts import known, lookup, ratio, trained_uses
 from netsor.passes.backward import with_backward
 
-SCALAR, VECTOR, TERM = "scalar\n", "vector\n", "terms\n"  # no name begins like these
+SCALAR, VECTOR = "scalar\n", "vector\n"  # no name begins like these
 SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are relative to
 
 
 def sampled(
-    p: Any, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
+    p: Program, x1: Any, x2: Any = None, get: Sequence[str] = ("nngp", "ntk"), *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, dtype: torch.dtype | None = None, device: torch.device | None = None,
     memory: float = 2e9, progress: bool | None = None, why: Diagnostic | None = None,
 ) -> KernelResult:  # fmt: skip
@@ -39,18 +40,30 @@ def sampled(
     All inputs of both copies are sampled jointly, so x2 = x1 gives the same numbers as x2 = None. With `why`, what has
     no exact rule, a SamplingWarning comes first.
     """
-    first, second = batches(p, x1, x2, device)
-    program = with_backward(p) if {"ntk", "terms"} & set(get) else p
-    paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
-    request = Request(program, tuple(get), len(first))
+    sampling = Sampling.of(p, x1, x2, get, device)
     with torch.no_grad():
         found = estimate(
-            lambda normals: request.evaluate(paths.draw(normals)), relative, lambda: request.stored,
-            tol=tol, samples=samples, seed=seed, device=device, memory=memory,
+            lambda normals: sampling.request.evaluate(sampling.paths.draw(normals)), relative,
+            lambda: sampling.request.stored, tol=tol, samples=samples, seed=seed, device=device, memory=memory,
             announce=None if why is None else lambda plan: warn(p.name, get, why, plan),
-            shown=Progress(p.name, unit="draws", show=progress),
+            shown=Progress(p.name, unit="draws", show=progress, kept=STORES),
         )  # fmt: skip
     return collected(found, dtype or floating(x1, x2), x2 is None)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The variables of a program for all inputs of a call, and what is asked of them."""
+
+    paths: Paths
+    request: Request
+
+    @staticmethod
+    def of(p: Program, x1: Any, x2: Any, get: Sequence[str], device: torch.device | None) -> Sampling:
+        first, second = batches(p, x1, x2, device)
+        program = with_backward(p) if {"ntk", "terms"} & set(get) else p
+        paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
+        return Sampling(paths, Request(program, tuple(get), len(first)))
 
 
 def warn(name: str, get: Sequence[str], why: Diagnostic, plan: Forecast) -> None:
@@ -67,7 +80,7 @@ def warn(name: str, get: Sequence[str], why: Diagnostic, plan: Forecast) -> None
     warnings.warn(text, SamplingWarning, stacklevel=outside())
 
 
-def batches(p: Any, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
+def batches(p: Program, x1: Any, x2: Any, device: torch.device | None) -> tuple[list[Group], list[Group]]:
     """The groups of both batches; none of the second in a symmetric call."""
     place = device or torch.device("cpu")
     first = bind(p, x1, None, torch.float64, place)
@@ -94,7 +107,7 @@ def floating(*batches: Any) -> torch.dtype:
 class Request:
     """What is asked of a program; `evaluate` answers it from one scramble."""
 
-    program: Any
+    program: Program
     get: tuple[str, ...]
     first: int  # the number of groups of the first batch
     stored: int = 0
@@ -109,6 +122,19 @@ class Request:
         for mark, side in zip(SIDES, (one, two), strict=True):
             found |= {mark + name: k for name, k in self._kernels(side, side).items() if not name.startswith(SCALAR)}
         return found
+
+    def block(self, drawn: Drawn, rows: slice, cols: slice) -> Quantities:
+        """The kernels of some pairs; every batch is one group."""
+        self.stored = drawn.made
+        one, two = drawn.groups(0, self.first), drawn.groups(self.first)
+        first = one.some(rows)
+        return self._kernels(first, two.some(cols) if two.networks else first if rows == cols else one.some(cols))
+
+    def own(self, drawn: Drawn, second: bool, part: slice) -> Quantities:
+        """The kernels of some inputs of a batch with themselves, `[sample, *axes]`."""
+        side = drawn.groups(self.first) if second else drawn.groups(0, self.first)
+        some = side.some(part)
+        return {name: _diagonal(k) for name, k in self._kernels(some, some).items()}
 
     def _kernels(self, drawn: Drawn, other: Drawn) -> Quantities:
         columns = (other.networks, other.results)
@@ -140,7 +166,7 @@ class Request:
         return {} if whole is None else {"ntk": whole}
 
 
-def needed(p: ir.ProgramLike, get: Sequence[str]) -> frozenset[ir.Var]:
+def needed(p: Program, get: Sequence[str]) -> frozenset[ir.Var]:
     """The variables that the kernels asked for are taken from."""
     found = {v for o in p.outputs for v in (o.readout, o.vector)}
     found |= {r.value for r in p.returned if r.name in get}
@@ -210,36 +236,40 @@ def relative(mean: Quantities, error: Quantities) -> float:
 def _scale(name: str, mean: Quantities) -> Tensor:
     if name.startswith(SCALAR):
         return mean[name].abs().amax()
-    one, two = (_roots(mean.get(mark + name, mean[name])) for mark in SIDES)
+    one, two = (_diagonal(mean.get(mark + name, mean[name])) for mark in SIDES)
+    return scales(one, two)
+
+
+def scales(one: Tensor, two: Tensor) -> Tensor:
+    """√(K_ii K_jj) `[sample, sample′, *axes, *axes′]` from K_ii and K_jj `[sample, *axes]`."""
+    one, two = one.abs().sqrt(), two.abs().sqrt()
     shape = [*one.shape[:1], *two.shape[:1], *one.shape[1:], *two.shape[1:]]
     product = one.flatten()[:, None] * two.flatten()
     product = product.reshape(*one.shape, *two.shape).movedim(one.ndim, 1)
     return product.reshape(shape)
 
 
-def _roots(kernel: Tensor) -> Tensor:
-    """√K_ii of a kernel `[sample, sample, *axes, *axes]` as `[sample, *axes]`."""
+def _diagonal(kernel: Tensor) -> Tensor:
+    """K_ii of a kernel `[sample, sample, *axes, *axes]` as `[sample, *axes]`."""
     shape = [kernel.shape[0], *kernel.shape[2 : 2 + (kernel.ndim - 2) // 2]]
     size = math.prod(shape)
     square = kernel.movedim(1, 1 + len(shape[1:])).reshape(size, size)
-    return square.diagonal().abs().sqrt().reshape(shape)
+    return square.diagonal().reshape(shape)
 
 
 def collected(found: Estimate, dtype: torch.dtype, symmetric: bool = False) -> KernelResult:
     """A call's result; what errors are relative to is left out. Kernels of one batch are exactly symmetric."""
-    result = KernelResult(method="sampled", error=found.relative)
+    kernels: dict[str, Tensor] = {}
+    errors: dict[str, Tensor] = {}
     for name, mean in found.mean.items():
         if name.startswith(SIDES):
             continue
         value, error = mean.to(dtype), found.error[name].to(dtype)
         if symmetric and not name.startswith(SCALAR):
             value, error = symmetrised(value), symmetrised(error)
-        key = name.removeprefix(SCALAR).removeprefix(VECTOR).replace(TERM, "terms.")
-        result.errors[key], result.methods[key] = error, "sampled"
-        if name in ("nngp", "ntk"):
-            setattr(result, name, value)
-        elif name.startswith(TERM):
-            result.terms = (result.terms or {}) | {name.removeprefix(TERM): value}
-        else:
-            result.vectors[key] = value
-    return result
+        key = name.removeprefix(SCALAR).removeprefix(VECTOR)
+        kernels[key], errors[shown(key)] = value, error
+    return KernelResult(
+        **fields(kernels), method="sampled", error=found.relative, methods=dict.fromkeys(errors, "sampled"),
+        errors=errors,
+    )  # fmt: skip

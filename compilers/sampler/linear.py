@@ -20,6 +20,7 @@ from netsor import ir
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.values import Binding
 from netsor.facts import covariance_blocks, input_vectors, inputs_of, reached, trained_uses
+from netsor.indexing import index_map
 
 LATENT = " latent"  # no name of a program begins with a space
 MOST = 128  # γ; their work grows with the square of their number, and beyond it draws are the better way
@@ -108,13 +109,12 @@ def _is_linear(line: ir.Line, variables: frozenset[ir.Var]) -> bool:
             return homogeneous(line.expr, symbols)
         case ir.Reduce():
             return line.op != "max"
-        case ir.Window():
-            return line.outside != "drop"
+        case ir.IndexLine():
+            return index_map(line).outside != "drop"
         case ir.Softmax():
             return False
         case (
             ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul()
-            | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename()
         ):  # fmt: skip
             return True
         case _:

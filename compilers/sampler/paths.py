@@ -8,6 +8,7 @@ variables need no draws of these (`netsor.compilers.sampler.linear`).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from netsor.compilers.finite.execute import Run, Scope, Values
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.network import Network, Result
 from netsor.compilers.finite.order import Loop, Step, read_outside, steps
-from netsor.compilers.finite.values import Binding, Value, axis_names, expanded
+from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.compilers.sampler.lifetimes import Plan, Sum, plan
 from netsor.compilers.sampler.linear import LATENT, Latents, linear_part
 from netsor.compilers.sampler.linear import Linear as LinearPart
@@ -39,6 +40,18 @@ class Limit(Network):
         super().__init__(p, order, group, count)
         self.binding = Binding(group.sizes, limit_dimensions(p, count, group))
 
+    def some(self, part: slice) -> Limit:
+        """Some of its samples."""
+        twin, count = copy.copy(self), len(range(self.samples)[part])
+        values = {v: _some(x, part, self.samples) for v, x in self.group.values.items()}
+        twin.group, twin.samples = replace(self.group, samples=tuple(range(count)), values=values), count
+        return twin
+
+
+def _some(value: Value, part: slice, samples: int) -> Value:
+    """Some of the samples of a value; one that all have stays."""
+    return Value(value.data[part], value.axes) if value.data.shape[0] == samples else value
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -52,6 +65,13 @@ class Drawn:
     def groups(self, start: int, stop: int | None = None) -> Drawn:
         """Some of the groups."""
         return replace(self, networks=self.networks[start:stop], results=self.results[start:stop])
+
+    def some(self, part: slice) -> Drawn:
+        """Some of the samples of every group."""
+        networks = [n.some(part) for n in self.networks]
+        pairs = zip(self.networks, self.results, strict=True)
+        results = [replace(r, values={v: _some(x, part, n.samples) for v, x in r.values.items()}) for n, r in pairs]
+        return replace(self, networks=networks, results=results)
 
     def repeats(self, var: ir.Var) -> int:
         """What a mean over the coordinates of a variable is to be multiplied by."""
@@ -169,7 +189,7 @@ def leading(value: Value, shape: Sequence[int]) -> Value:
     data = value.data
     for i, size in enumerate(shape):
         data = data.narrow(1 + i, 0, size)
-    return replace(value, data=data)
+    return Value(data, value.axes)
 
 
 class _PathRun(Run):
@@ -224,7 +244,7 @@ class _PathRun(Run):
         if line.out.kind == "C":  # a mean of odd functions
             return Value(self.like.new_zeros(1, *sizes), tuple(axes))
         axes, sizes = [*axes, LATENT], [*sizes, self.latents.count]
-        value = expanded(self.compute(line, scope, axes), axes, sizes)
+        value = self.compute(line, scope, axes).expanded(axes, sizes)
         looped = scope.outer is not None  # the steps of a loop are stacked
         return Value(value.data.expand(*value.data.shape[:-1], self.normals.count), value.axes) if looped else value
 
@@ -246,8 +266,8 @@ class _PathRun(Run):
             case ir.MatMul():
                 return self._matmul(scope.read(line.matrix), scope.read(line.vector), axes)
             case (
-                ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Nonlin() | ir.Moment() | ir.Window()
-                | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+                ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Nonlin() | ir.Moment() | ir.IndexLine()
+                | ir.Reduce() | ir.Softmax()
             ):  # fmt: skip
                 return super().compute(line, scope, axes)
             case _:

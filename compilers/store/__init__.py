@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from netsor.compilers.store.files import remove
+from netsor.compilers.store.cluster import connected
+from netsor.compilers.store.draws import Draws, SampledTask
 from netsor.compilers.store.fill import gram
 from netsor.compilers.store.lazy import StoredGram, StoredKernel, open_gram
-from netsor.compilers.store.task import Task, refuse, refuse_sampled
+from netsor.compilers.store.task import Hands, Task, chosen_tile, refuse, refuse_hands
 
-__all__ = ["StoredGram", "StoredKernel", "Task", "gram", "open_gram", "refuse", "refuse_sampled", "remove"]
+__all__ = [
+    "Draws", "Hands", "SampledTask", "StoredGram", "StoredKernel", "Task", "chosen_tile", "connected", "gram",
+    "open_gram", "refuse", "refuse_hands",
+]  # fmt: skip

@@ -6,6 +6,7 @@ numbers. What is not there reads as NaN.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
@@ -23,6 +24,7 @@ from netsor.compilers.store.identity import Identity, hashed
 from netsor.compilers.store.layout import STATE, Array, Block, Layout
 from netsor.errors import InputError
 
+INPUTS = ".inputs"  # the ending of folders of inputs that the workers of a cluster read
 CHECKSUM = 4  # bytes after the numbers of a chunk
 Report = tuple[str, float | None]  # method and error, as in KernelResult
 
@@ -51,7 +53,8 @@ class Store:
         self.layout = Layout.from_dict(found["layout"])
         self.program: str = found["program"]
         self.assumed: bool = self.identity["assume_gia"]
-        if hashed(self.identity) != found["hash"]:
+        self.hash: str = found["hash"]
+        if hashed(self.identity) != self.hash:
             raise InputError(f"the attributes of {path} were changed", code="NT641", hint="begin another store")
 
     # ------------------------------------------------------------ chunks
@@ -97,11 +100,21 @@ class Store:
         )
 
     def write(self, block: Block, values: Mapping[str, Any], report: Report) -> None:
-        """The kernels of a block by key."""
+        """The kernels of a block by key. NT641 when another store is in the place of this one by now."""
+        self.same(self.hash)
         with writing(self.path), zarr().config.set({"array.write_empty_chunks": True}):
             (self.path / STATE / _name(report)).touch()
             for array in self.layout.arrays:
                 self._written[array.path][self.layout.slices(block)] = values[array.key]
+
+    def same(self, wanted: str) -> None:
+        """NT641 unless the store at the path, as it is now, holds the call with this hash."""
+        try:
+            there = json.loads((self.path / "zarr.json").read_text())["attributes"]["netsor"]["hash"]
+        except (OSError, ValueError, KeyError):
+            there = None
+        if there != wanted:
+            raise InputError(f"{self.path} was removed or replaced while its blocks were computed", code="NT641")
 
     @cached_property
     def _written(self) -> Any:
@@ -133,20 +146,11 @@ class Store:
             with writing(self.path):
                 for file in self.path.rglob("*.partial"):
                     file.unlink(missing_ok=True)
+                for folder in (self.path / STATE).glob(f"*{INPUTS}"):
+                    shutil.rmtree(folder, ignore_errors=True)
             yield
         finally:
             lock.release()
-
-
-def remove(path: str | Path) -> None:
-    """Remove a store; nothing else, and none that is being written to."""
-    found = Store(Path(path))
-    with found.locked():
-        draft = found.path.with_name(f"{found.path.name}.{uuid.uuid4().hex}.partial")
-        with writing(found.path):
-            found.path.rename(draft)
-    with writing(found.path):
-        shutil.rmtree(draft)
 
 
 def _name(report: Report) -> str:
@@ -195,20 +199,35 @@ def _opened(path: Path) -> Any:
         raise InputError(f"{path} is not a store of kernels: {reason}", code="NT641") from None
 
 
-def create(path: Path, program: str, layout: Layout, found: Identity) -> None:
-    """An empty store, made under another name and renamed."""
+def create(path: Path, program: str, layout: Layout, found: Identity, old: Store | None = None) -> None:
+    """An empty store, made under another name and renamed, in the place of an old one that nobody writes to."""
     library = zarr()
     attributes = {"format": 1, "program": program, "hash": hashed(found), "identity": found, "layout": layout.as_dict()}
-    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
+    draft = _beside(path)
     with writing(path):
         try:
             _arrays(library, draft, layout, {"netsor": attributes})
-            draft.rename(path)
+            if old is None:
+                draft.rename(path)
+            else:
+                _replaced(old, draft)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
-            if path.is_dir():  # another process was first
+            if old is None and path.is_dir():  # another process was first
                 return
             raise
+
+
+def _replaced(old: Store, draft: Path) -> None:
+    aside = _beside(old.path)
+    with old.locked():
+        old.path.rename(aside)
+        draft.rename(old.path)
+    shutil.rmtree(aside)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
 
 
 def _arrays(library: Any, path: Path, layout: Layout, attributes: Mapping[str, Any]) -> None:

@@ -10,40 +10,47 @@ import torch
 
 from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import Progress
-from netsor.compilers.derive.recursion import Recursion
+from netsor.compilers.store.cluster import clustered
 from netsor.compilers.store.files import Store, create, zarr
-from netsor.compilers.store.identity import difference, identity
+from netsor.compilers.store.identity import difference
 from netsor.compilers.store.layout import Block
 from netsor.compilers.store.lazy import StoredGram, stored
-from netsor.compilers.store.task import Task, chosen_tile, processes_of
+from netsor.compilers.store.task import Hands, Task
 from netsor.compilers.store.workers import shared
 from netsor.errors import InputError
 
+Sides = Callable[[Limits, int, int | None], int]  # limits, processes, the tile of a store that exists
 
-def gram(task: Task, recursion: Recursion, path: str | Path, limits: Limits, processes: int) -> StoredGram:
+
+def gram(task: Task, sides: Sides, path: str | Path, limits: Limits, hands: Hands, force: bool) -> StoredGram:
     """The store with all blocks of a call. Those that are there are not computed again.
 
-    Every block is the kernel's call on its inputs alone, computed by one thread: its numbers depend neither on the
-    other blocks nor on the number of processes.
+    Every block is computed by one thread from its inputs alone (and, of a sampled kernel, the draws of all): its
+    numbers depend neither on the other blocks nor on who computes them. `sides` gives the inputs per side of a block.
     """
     zarr()
-    target, count = Path(path), processes_of(processes)
-    found = _prepared(task, recursion, target, limits, count)
+    target = Path(path)
+    found = _prepared(task, sides, target, limits, hands, force)
     todo = found.missing()
     if todo:
         with found.locked():
-            _fill(task, found, found.missing(), limits, count)
+            todo = found.missing()
+            with one_thread():
+                task.begin(found, todo)
+            _fill(task, found, todo, limits, hands)
+    task.end(found)
     return stored(found)
 
 
-def _prepared(task: Task, recursion: Recursion, path: Path, limits: Limits, processes: int) -> Store:
-    """The store of this very call, made when there is none."""
-    old = Store(path) if path.exists() else None
-    tile = chosen_tile(task, recursion, limits, processes, None if old is None else old.layout.tile)
-    wanted = identity(task.kernel, task.names, task.one, task.two, tile)
-    if old is None:
+def _prepared(task: Task, sides: Sides, path: Path, limits: Limits, hands: Hands, force: bool) -> Store:
+    """The store of this very call, made when there is none, or anew by `force`."""
+    old = Store(path) if path.exists() else None  # what is no store is not replaced either
+    known = None if old is None or force else old.layout.tile
+    tile = sides(limits, hands.processes, known)
+    wanted = task.identity(tile)
+    if old is None or force:
         with one_thread():
-            create(path, task.kernel.program.name, task.layout(tile), wanted)
+            create(path, task.kernel.program.name, task.layout(tile), wanted, old)
         old = Store(path)
     unlike = difference(old.identity, wanted)
     if unlike is not None:
@@ -54,26 +61,27 @@ def _prepared(task: Task, recursion: Recursion, path: Path, limits: Limits, proc
     return old
 
 
-def _fill(task: Task, store: Store, todo: list[Block], limits: Limits, processes: int) -> None:
+def _fill(task: Task, store: Store, todo: list[Block], limits: Limits, hands: Hands) -> None:
     pairs = sum(map(store.layout.pairs, todo))
     total = sum(1 for _ in store.layout.blocks())
-    kept = total - len(todo)
-    try:
-        with Progress(task.kernel.program.name, pairs, "pairs", limits.progress) as shown:
-            for block in _done(task, store, todo, processes, shown.ready):
-                kept += 1
-                shown.done(store.layout.pairs(block))
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"{kept:,} of {total:,} blocks are in {store.path}; the same call goes on with the others"
-        ) from None
+    done = total - len(todo)
+
+    def kept() -> str:
+        return f"{done:,} of {total:,} blocks are in {store.path}; the same call goes on with the others"
+
+    with Progress(task.kernel.program.name, pairs, "pairs", limits.progress, kept=kept) as shown:
+        for block in _done(task, store, todo, hands, shown.ready):
+            done += 1
+            shown.done(store.layout.pairs(block))
 
 
 def _done(
-    task: Task, store: Store, todo: list[Block], processes: int, ready: Callable[[], None]
+    task: Task, store: Store, todo: list[Block], hands: Hands, ready: Callable[[], None]
 ) -> Iterable[Block]:  # fmt: skip
-    if processes > 1 and len(todo) > 1:
-        return shared(task, store.path, min(processes, len(todo)), todo, ready)
+    if hands.client is not None:
+        return clustered(task, store, hands.client, todo, ready)
+    if hands.processes > 1 and len(todo) > 1:
+        return shared(task, store.path, min(hands.processes, len(todo)), todo, ready)
     return _by_one(task, store, todo)
 
 

@@ -19,16 +19,21 @@ DIGESTS = ("program", "x1", "x2")  # too long to be shown
 
 def identity(kernel: Any, names: tuple[str, ...], one: Inputs, two: Inputs | None, tile: int) -> Identity:
     """By name, in the order in which differences are looked for."""
-    found: Identity = {"netsor": netsor.__version__, "torch": version("torch"), "get": list(names)}
+    found: Identity = versions() | {"get": list(names)}
     found |= {"dtype": str(one.dtype).removeprefix("torch."), "device": one.device.type}
     found |= {key: kernel.options[key] for key in sorted(kernel.options)}
-    found |= {"assume_gia": kernel.assumed, "fuse": kernel.fuse, "convention": kernel.convention}
+    found |= {"assume_gia": kernel.assumed, "convention": kernel.convention}
     found |= {"backend": kernel.backends.asked}
     found |= {"samples of x1": one.samples, "samples of x2": None if two is None else two.samples, "tile": tile}
     if one.parameters:
         found |= {"params": {k: float(v) for k, v in sorted(one.parameters.items())}}
     found |= {"program": hashlib.sha256(str(kernel.program).encode()).hexdigest()}
     return found | {"x1": digest(one), "x2": None if two is None else digest(two)}
+
+
+def versions() -> dict[str, str]:
+    """The software whose numbers these are."""
+    return {"netsor": netsor.__version__, "torch": version("torch")}
 
 
 def digest(data: Inputs) -> str:

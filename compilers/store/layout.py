@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from netsor.compilers.evaluate.results import TERM
+from netsor.compilers.evaluate.results import shown
 
 Block = tuple[int, int]  # the numbers of its rows and of its columns of blocks
 PLAIN = re.compile(r"(?!__)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")  # what every file system takes as it is
@@ -26,7 +26,7 @@ class Array:
     @property
     def name(self) -> str:
         """As in `KernelResult.items`."""
-        return self.key.replace(TERM, "terms.")
+        return shown(self.key)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def folders(keys: Sequence[str]) -> list[str]:
     out: list[str] = []
     taken = {STATE}
     for i, key in enumerate(keys):
-        name = key.replace(TERM, "terms.")
+        name = shown(key)
         plain = len(name) < 100 and PLAIN.fullmatch(name) is not None and name.casefold() not in taken
         out.append(name if plain else f"kernel-{i}")
         taken.add(out[-1].casefold())

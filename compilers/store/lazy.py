@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from netsor.compilers.evaluate.assembled import mirrored
-from netsor.compilers.evaluate.results import KernelResult, nested
+from netsor.compilers.evaluate.results import KernelResult, fields
 from netsor.compilers.store.files import Store
 from netsor.compilers.store.layout import Array, Block
 from netsor.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Result = TypeVar("Result", bound=KernelResult)
 
@@ -151,13 +154,15 @@ class StoredGram(KernelResult):
     def loaded(self) -> KernelResult:
         """All kernels as tensors in memory."""
         keys = {a.key: StoredKernel(self.store, a).loaded() for a in self.store.layout.arrays}
-        return _filled(KernelResult, keys, self.method, self.error, self.assumed, asked=self.asked)
+        return KernelResult(
+            **fields(keys), method=self.method, error=self.error, assumed=self.assumed, asked=self.asked
+        )
 
     def to(self, dtype: torch.dtype) -> KernelResult:
         """All kernels as tensors of another dtype."""
         return self.loaded().to(dtype)
 
-    def plot(self, name: str | None = None) -> Any:
+    def plot(self, name: str | None = None) -> Figure:
         return self.loaded().plot(name)
 
     def _only(self) -> StoredKernel:
@@ -170,18 +175,14 @@ class StoredGram(KernelResult):
         return cast(StoredKernel, found[0][1])
 
 
-def _filled(make: Callable[..., Result], kernels: dict[str, Any], *rest: Any, **fields: Any) -> Result:
-    """A result with kernels by key."""
-    found = nested(kernels)
-    named = {k: v for k, v in found.items() if k not in ("nngp", "ntk", "terms")}
-    return make(found.get("nngp"), found.get("ntk"), found.get("terms"), named, *rest, **fields)
-
-
 def stored(store: Store) -> StoredGram:
     """The kernels of a store."""
     kernels = {a.key: StoredKernel(store, a) for a in store.layout.arrays}
     asked = tuple(store.identity["get"])
-    return _filled(StoredGram, kernels, *store.report(), store.assumed, path=store.path, store=store, asked=asked)
+    method, error = store.report()
+    return StoredGram(
+        **fields(kernels), method=method, error=error, assumed=store.assumed, path=store.path, store=store, asked=asked
+    )
 
 
 def open_gram(path: str | Path) -> StoredGram:

@@ -12,9 +12,10 @@ from netsor.compilers.budget.plan import Call, Limits
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.evaluate.results import KernelResult, flat
-from netsor.compilers.store.files import Report
-from netsor.compilers.store.layout import Array, Layout, folders
+from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.store.files import Report, Store
+from netsor.compilers.store.identity import Identity, identity
+from netsor.compilers.store.layout import Array, Block, Layout, folders
 from netsor.errors import Diagnostic, InputError, UnsupportedError
 
 Run = Callable[[Any, Any, tuple[str, ...], Limits], KernelResult]
@@ -36,16 +37,36 @@ class Task:
     def other(self) -> Inputs:
         return self.one if self.two is None else self.two
 
+    def begin(self, store: Store, todo: list[Block]) -> None:
+        """What comes before the blocks to do."""
+
+    def end(self, store: Store) -> None:
+        """What is not needed once all blocks are there."""
+
     def block(self, rows: slice, cols: slice) -> tuple[dict[str, Any], Report]:
-        """A block as numpy arrays by key, and how it was computed: the kernel's call on these inputs alone."""
+        """A block as numpy arrays by key, and how it was computed."""
+        return self.computed(self.names, rows, cols)
+
+    def computed(self, names: tuple[str, ...], rows: slice, cols: slice) -> tuple[dict[str, Any], Report]:
+        """The kernel's call on these inputs alone."""
         own = self.two is None and rows == cols
         one = _some(self.one, rows)
-        found = self.run(one, None if own else _some(self.other, cols), self.names, Limits(shown=Progress()))
+        found = self.run(one, None if own else _some(self.other, cols), names, Limits(shown=Progress()))
+        if "sampled" in found.method:
+            raise refuse_pairs(self.kernel.program.name)
         return {k: v.numpy(force=True) for k, v in kernels(found).items()}, (found.method, found.error)
+
+    def probe(self) -> dict[str, Any]:
+        """The kernels of few pairs, or numbers like them."""
+        return self.block(slice(0, 2), slice(0, 2))[0]
+
+    def identity(self, tile: int) -> Identity:
+        """What decides the numbers of the store."""
+        return identity(self.kernel, self.names, self.one, self.two, tile)
 
     def layout(self, tile: int) -> Layout:
         """Dtypes and output axes as one pair has them."""
-        found, _ = self.block(slice(0, 1), slice(0, 1))
+        found = self.probe()
         places = zip(found.items(), folders(list(found)), strict=True)
         arrays = tuple(Array(k, path, v.dtype.name, v.shape[2:]) for (k, v), path in places)
         return Layout(self.one.samples, self.other.samples, tile, self.two is None, arrays)
@@ -57,21 +78,29 @@ def _some(data: Inputs, part: slice) -> Inputs:
 
 
 def kernels(result: KernelResult) -> dict[str, Any]:
-    found = {"nngp": result.nngp, "ntk": result.ntk, **result.vectors, "terms": result.terms}
-    return flat({k: v for k, v in found.items() if v is not None})
+    return result.by_key()
 
 
 # ---------------------------------------------------------------- what has no store
 
 
-def refuse_sampled(name: str, why: Diagnostic | None) -> UnsupportedError:
-    """All inputs of a sampled kernel share their draws, and a block would be computed from draws of its inputs."""
-    reason = "" if why is None else f" ({why.message})"
+def refuse_pairs(name: str) -> UnsupportedError:
+    """Expectations of several variables that no quadrature takes are sampled pair by pair."""
     return UnsupportedError(
-        f"{name} has no store: its kernels are sampled{reason}, with draws of all inputs together; blocks with draws of"
-        " their inputs alone would be no positive semidefinite matrix",
-        code="NT702", severity="error", hint="kernel.gram without store= draws them together",
+        f"{name} has no store: expectations of several Gaussian variables are sampled, for each pair and block anew,"
+        " and their errors would make the matrix indefinite", code="NT702", severity="error",
+        hint="kernel.gram without store=, whose error says how far",
     )  # fmt: skip
+
+
+def refuse_hands(name: str, hands: Hands, why: Diagnostic | None) -> None:
+    """UnsupportedError when a sampled kernel is to be computed by several processes."""
+    if hands != Hands():
+        reason = "" if why is None else f" ({why.message})"
+        raise UnsupportedError(
+            f"{name} is sampled{reason}, with draws of all inputs together, which one process makes", code="NT702",
+            severity="error", hint="leave out processes= and engine=",
+        )  # fmt: skip
 
 
 def refuse(kernel: Any, names: tuple[str, ...], ragged: bool, tracked: bool) -> None:
@@ -85,9 +114,6 @@ def refuse(kernel: Any, names: tuple[str, ...], ragged: bool, tracked: bool) -> 
         f"{', '.join(alone)}: limits of single inputs are no kernels of pairs": (alone, f"kernel(x, get={alone!r})"),
         f"the content of numeric functions ({', '.join(numeric)}) cannot be compared when the store is continued": (
             numeric, "give them as expressions with ns.function",
-        ),
-        "fuse=True compiles a block or not according to the calls before it, and a block of a store is one number": (
-            kernel.fuse, "ns.compile(p) without fuse",
         ),
     }  # fmt: skip
     for message, (wrong, hint) in found.items():
@@ -142,8 +168,30 @@ def _all(task: Task) -> list[Any]:
     return [*task.one.arrays.values(), *(() if task.two is None else task.two.arrays.values())]
 
 
-def processes_of(number: Any) -> int:
-    """NT640 unless a positive whole number."""
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise InputError(f"processes is a positive whole number, got {number!r}", code="NT640")
-    return number
+@dataclass(frozen=True)
+class Hands:
+    """Who computes the blocks of a store: so many processes, or the workers of a Dask cluster."""
+
+    processes: int = 1
+    client: Any = None
+
+    @staticmethod
+    def of(processes: Any, engine: Any, client: Any) -> Hands:
+        """As a call says it; NT640 for what does not go together."""
+        if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+            raise InputError(f"processes is a positive whole number, got {processes!r}", code="NT640")
+        if engine not in ("local", "dask"):
+            raise InputError(f"engine is 'local' or 'dask', got {engine!r}", code="NT640")
+        if (engine == "dask") != (client is not None):
+            raise InputError(
+                "engine='dask' and client= go together", code="NT640",
+                hint="kernel.gram(x, store=…, engine='dask', client=dask.distributed.Client(…))",
+            )  # fmt: skip
+        if client is not None and (not hasattr(client, "scheduler_info") or getattr(client, "asynchronous", False)):
+            raise InputError(
+                f"client is a dask.distributed.Client that is not asynchronous, got {type(client).__name__}",
+                code="NT640",
+            )
+        if client is not None and processes != 1:
+            raise InputError("the workers of a cluster are its processes: leave out processes=", code="NT640")
+        return Hands(processes, client)

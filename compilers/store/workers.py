@@ -29,6 +29,7 @@ from netsor.compilers.store.layout import Block
 from netsor.compilers.store.task import Task
 from netsor.errors import InputError, NetsorError
 
+Failure = tuple[type[Exception], Any] | None  # an error as it travels: its class and what it says
 START = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
@@ -170,19 +171,19 @@ def work(replies: Any, number: int, task: Task, one: Kept, two: Kept | None, pat
         torch.cuda.set_device(number % torch.cuda.device_count())
     whole = replace(task, one=one.read(), two=None if two is None else two.read())
     store = Store(path)
-    failure = _failure(lambda: whole.layout(1))  # derives and compiles
+    failure = failure_of(lambda: whole.layout(1))  # derives and compiles
     while True:
         pickle.dump(failure, replies)
         replies.flush()
         block = pickle.load(sys.stdin.buffer)
-        failure = _failure(partial(_write, whole, store, block))
+        failure = failure_of(partial(_write, whole, store, block))
 
 
 def _write(task: Task, store: Store, block: Block) -> None:
     store.write(block, *task.block(*store.layout.slices(block)))
 
 
-def _failure(step: Callable[[], object]) -> tuple[type[Exception], Any] | None:
+def failure_of(step: Callable[[], object]) -> Failure:
     """What went wrong in a step, as it travels."""
     try:
         step()

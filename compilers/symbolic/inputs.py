@@ -10,9 +10,10 @@ import numpy as np
 import sympy as sp
 
 from netsor import facts, ir
-from netsor.compilers.derive.entries.values import Copy
+from netsor.compilers.derive.entries.indices import Copy
 from netsor.errors import InputError, UnsupportedError
 from netsor.functions import exact
+from netsor.run.inputs import by_name
 
 Position = tuple[int, ...]  # copy, then indices
 GramRule = Callable[[str, Position, Position], Any]
@@ -28,10 +29,10 @@ class Inputs:
     arrays: Mapping[tuple[str, int], Any]
 
     def same(self, copy: Copy) -> Copy:
-        return 1 if self.one and copy == 2 else copy
+        return Copy.FIRST if self.one and copy is Copy.SECOND else copy
 
     def size(self, axis: str, copy: Copy) -> int:
-        number = 2 if copy == 2 else 1
+        number = 2 if copy is Copy.SECOND else 1
         if (axis, number) not in self.sizes:
             raise InputError(
                 f"the size of the axis {axis!r} is not known", code="NT602",
@@ -45,7 +46,7 @@ class Inputs:
         return exact(self.rule(pair[0].name, left, right))
 
     def scalar(self, var: ir.Var, copy: Copy, at: tuple[int, ...]) -> sp.Expr:
-        number = 2 if copy == 2 else 1
+        number = 2 if copy is Copy.SECOND else 1
         if (var.name, number) in self.arrays:
             return exact(self.arrays[var.name, number][at])
         stem = var.name + ("_" if var.name[-1].isdigit() or var.name[-1] == "_" else "")  # the number stands apart
@@ -57,7 +58,7 @@ class Inputs:
         return sp.Symbol("d", positive=True)
 
 
-def symbolic_inputs(program: Any, x: Any, x2: Any, gram: Any, sizes: Mapping[str, int]) -> Inputs:
+def symbolic_inputs(program: ir.ProgramLike, x: Any, x2: Any, gram: Any, sizes: Mapping[str, int]) -> Inputs:
     """The inputs that the arguments of `symbolic` mean."""
     if x is not None:
         return _from_arrays(program, x, x2)
@@ -89,13 +90,14 @@ def _symbol_of(name: str, left: Position, right: Position) -> sp.Expr:
     return sp.Symbol(f"{symbol.name}({name})", real=True)
 
 
-def _from_arrays(program: Any, x: Any, x2: Any) -> Inputs:
+def _from_arrays(program: ir.ProgramLike, x: Any, x2: Any) -> Inputs:
     wanted = [line.out for line in facts.given(program.lines)]
     arrays: dict[tuple[str, int], Any] = {}
     sizes: dict[tuple[str, int], int] = {}
     for copy, given in ((1, x), (2, x if x2 is None else x2)):
+        named = by_name([var.name for var in wanted], given)
         for var in wanted:
-            array = _array(given, var, len(wanted))
+            array = _array(named[var.name], var)
             arrays[var.name, copy] = array
             sizes |= {(d.size.axis, copy): n for d, n in zip(var.dims, array.shape, strict=False)
                       if isinstance(d.size, ir.SizeOf)}  # fmt: skip
@@ -107,13 +109,7 @@ def _from_arrays(program: Any, x: Any, x2: Any) -> Inputs:
     return Inputs(x2 is None, sizes, rule, arrays)
 
 
-def _array(given: Any, var: ir.Var, count: int) -> Any:
-    if isinstance(given, Mapping):
-        if var.name not in given:
-            raise InputError(f"no input {var.name!r} was given", code="NT604")
-        given = given[var.name]
-    elif count > 1:
-        raise InputError("the program has several inputs: pass a dict by name", code="NT604")
+def _array(given: Any, var: ir.Var) -> Any:
     if isinstance(given, sp.MatrixBase):
         given = list(given) if 1 in given.shape and not var.dims else given.tolist()
     array = np.array(given, dtype=object)

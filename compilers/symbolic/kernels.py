@@ -15,33 +15,26 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.entries.functions_of import variable
+from netsor.compilers.derive.entries.indices import Const, Copy, Index, Inv, Off, Sym, Win
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Const,
     Constant,
-    Copy,
     Entry,
-    Expect1,
-    Expect2,
-    ExpectJ,
+    Expect,
     FeatureDim,
     Fn,
     Given,
     Gram,
     Ind,
-    Index,
-    Inv,
     Mul,
     Num,
-    Off,
     Radial,
     SizeValue,
     Soft,
     Sum,
-    Sym,
     Value,
-    Win,
 )
 from netsor.compilers.derive.recursion import Recursion, Result
 from netsor.compilers.symbolic.expectation import expectation
@@ -99,8 +92,11 @@ class _Evaluator:
         self.memo: dict[tuple[Entry, Copy, tuple[int, ...]], sp.Expr] = {}
 
     def result(self, r: Result) -> Any:
-        ranges = [range(self.size(s.size, s.copy, 1)) for s in r.dims]
-        values = [tidy(self.value(r.value, dict(zip(r.dims, at, strict=True)), 1)) for at in itertools.product(*ranges)]
+        ranges = [range(self.size(s.size, s.copy, Copy.FIRST)) for s in r.dims]
+        values = [
+            tidy(self.value(r.value, dict(zip(r.dims, at, strict=True)), Copy.FIRST))
+            for at in itertools.product(*ranges)
+        ]
         if not r.dims:
             return values[0]
         return sp.Array(values, tuple(len(x) for x in ranges))
@@ -123,7 +119,7 @@ class _Evaluator:
                 return self._function(v, env, own)
             case Soft():
                 return self._softmax(v, env, own)
-            case Expect1() | Expect2() | ExpectJ():
+            case Expect():
                 return self._expectation(v, env, own)
             case Gram():
                 return self._gram(v, env, own)
@@ -148,7 +144,7 @@ class _Evaluator:
 
     def _function(self, v: Fn, env: Env, own: Copy) -> sp.Expr:
         table = {ir.param(i): self.value(a, env, own) for i, a in enumerate(v.args)}
-        return cast(sp.Expr, v.expr.xreplace(table))
+        return v.expr.xreplace(table)
 
     def _gram(self, v: Gram, env: Env, own: Copy) -> sp.Expr:
         left = self._position(v.copy1, v.idx1, env, own)
@@ -170,7 +166,7 @@ class _Evaluator:
 
     def _access(self, v: Access, env: Env, own: Copy) -> sp.Expr:
         entry = v.entry
-        copy: Copy = self._copy(v.copy, own) if entry.space == "input" else 0
+        copy = self._copy(v.copy, own) if entry.space == "input" else Copy.NONE
         at = []
         for dim, index in zip(entry.dims, v.idx, strict=True):
             i = self.index(index, env, own)
@@ -180,7 +176,7 @@ class _Evaluator:
         key = (entry, copy, tuple(at))
         if key not in self.memo:
             inner = dict(zip(entry.dims, at, strict=True))
-            self.memo[key] = self.value(cast(Value, entry.value), inner, copy or own)
+            self.memo[key] = self.value(entry.value, inner, copy or own)
         return self.memo[key]
 
     def _softmax(self, v: Soft, env: Env, own: Copy) -> sp.Expr:
@@ -192,38 +188,28 @@ class _Evaluator:
         total = sp.Add(*(weight(i) for i in range(self.size(v.sym.size, v.sym.copy, own))))
         return ZERO if total == 0 else weight(env[v.sym]) / total
 
-    def _expectation(self, v: Expect1 | Expect2 | ExpectJ, env: Env, own: Copy) -> sp.Expr:
-        def at(x: Value | None) -> sp.Expr:
-            return ZERO if x is None else self.value(x, env, own)
-
-        z = sp.Symbol("z", real=True)
-        if isinstance(v, Expect2):
-            u, w = sp.symbols("u v", real=True)
-            f = v.f.xreplace({z: u}) * v.g.xreplace({z: w})
-            k12 = at(v.k12)
-            return expectation(f, [u, w], [[at(v.k11), k12], [k12, at(v.k22)]], (at(v.m1), at(v.m2)))
-        f = v.f.xreplace({ir.param(i): at(p) for i, p in enumerate(v.params)})
-        if isinstance(v, Expect1):
-            return expectation(f, [z], [[at(v.k)]], (at(v.mean),))
-        k = len(v.means)
-        upper = iter(v.cov)
-        cov = {(i, j): at(next(upper)) for i in range(k) for j in range(i, k)}
+    def _expectation(self, v: Expect, env: Env, own: Copy) -> sp.Expr:
+        k = len(v.law.means)
+        upper = (self.value(x, env, own) for x in v.law.triangle)
+        cov = {(i, j): c for (i, j), c in zip(itertools.combinations_with_replacement(range(k), 2), upper, strict=True)}
         square = [[cov[min(i, j), max(i, j)] for j in range(k)] for i in range(k)]
-        return expectation(f, [sp.Symbol(f"z{i}", real=True) for i in range(k)], square, tuple(map(at, v.means)))
+        means = tuple(ZERO if m is None else self.value(m, env, own) for m in v.law.means)
+        f = v.f.xreplace({ir.param(i): self.value(p, env, own) for i, p in enumerate(v.params)})
+        return expectation(f, [variable(i) for i in range(k)], square, means)
 
     # ------------------------------------------------------------ indices
 
     def _copy(self, c: Copy, own: Copy) -> Copy:
-        return self.inputs.same(own if c in ("s", "m", 0) else c)
+        return self.inputs.same(own if c in (Copy.OWN, Copy.SHORTER, Copy.NONE) else c)
 
     def _position(self, c: Copy, idx: Sequence[Index], env: Env, own: Copy) -> tuple[int, ...]:
-        return (cast(int, self._copy(c, own)), *self._indices(idx, env, own))
+        return (int(self._copy(c, own)), *self._indices(idx, env, own))
 
     def _indices(self, idx: Sequence[Index], env: Env, own: Copy) -> tuple[int, ...]:
         return tuple(cast(int, self.index(i, env, own)) for i in idx)
 
     def size(self, size: ir.Size, copy: Copy, own: Copy) -> int:
-        copies: tuple[Copy, ...] = (1, 2) if copy == "m" else (self._copy(copy, own),)
+        copies: tuple[Copy, ...] = (Copy.FIRST, Copy.SECOND) if copy is Copy.SHORTER else (self._copy(copy, own),)
         return number(size, lambda axis: min(self.inputs.size(axis, c) for c in copies))
 
     def index(self, i: Index, env: Env, own: Copy) -> int | None:

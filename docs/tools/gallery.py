@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt  # noqa: E402
-from pages import blocks, start  # noqa: E402  the tests' own reader
+from pages import read  # noqa: E402  as the tests read them
 
 GALLERY, FIGURES = ROOT / "docs" / "gallery", ROOT / "docs" / "figures" / "gallery"
 STYLE = {
@@ -36,9 +36,8 @@ def main() -> None:
         begun = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
-            values = start()
-            for block in blocks(GALLERY / f"{name}.md"):
-                print(block.run(values), end="")
+            for example in read(GALLERY / f"{name}.md"):
+                example.evaluate()
             plt.close("all")
             for picture in Path(folder).glob("*.svg"):
                 (FIGURES / picture.name).write_bytes(picture.read_bytes())

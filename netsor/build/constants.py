@@ -29,7 +29,7 @@ def one(p: Program, dim: ir.Dim) -> Expr:
 
 def size(p: Program, dim: ir.Dim) -> Expr:
     """The number of elements: Σ 1 over the axis."""
-    return p.let(free_name(p, f"size_{dim.axis.name}"), one(p, dim).sum(dim.axis))  # type: ignore[no-any-return]
+    return p.let(free_name(p, f"size_{dim.axis.name}"), one(p, dim).sum(dim.axis))
 
 
 def position(p: Program, dim: ir.Dim) -> Expr:
@@ -40,9 +40,9 @@ def position(p: Program, dim: ir.Dim) -> Expr:
 
 def until(p: Program, s: ir.Dim, t: ir.Dim) -> Expr:
     """[t ≤ s], a causal mask over two axes."""
-    return 1 - step(position(p, t) - position(p, s) - Fraction(1, 2))  # type: ignore[no-any-return]
+    return 1 - step(position(p, t) - position(p, s) - Fraction(1, 2))
 
 
 def delta(p: Program, s: ir.Dim, t: ir.Dim) -> Expr:
     """δ(s, t) over two axes."""
-    return 2 - 2 * step((position(p, s) - position(p, t)) ** 2)  # type: ignore[no-any-return]
+    return 2 - 2 * step((position(p, s) - position(p, t)) ** 2)

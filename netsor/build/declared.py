@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from netsor import facts
+from netsor import facts, ir
 from netsor.errors import InputError, user_location
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def as_program(what: str, value: Any, parameters: bool = False, abstract: bool =
     )
 
 
-def _refuse_parameters(what: str, p: Any) -> None:
+def _refuse_parameters(what: str, p: ir.ProgramLike) -> None:
     names = facts.parameters(p.lines)
     if names:
         wanted = ", ".join(f"{name!r}: …" for name in names)
@@ -69,7 +69,7 @@ def _refuse_parameters(what: str, p: Any) -> None:
         )  # fmt: skip
 
 
-def _refuse_abstract(what: str, p: Any) -> None:
+def _refuse_abstract(what: str, p: ir.ProgramLike) -> None:
     names = [name for name, f in p.functions.items() if f.abstract]
     if names:
         raise InputError(

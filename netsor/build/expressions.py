@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import sympy as sp
 
 from netsor import ir
+from netsor.build import hints
 from netsor.build.windows import resolve
 from netsor.errors import ProgramError, caller_location
 from netsor.facts import merge_dims, transposes
@@ -16,9 +16,7 @@ from netsor.functions import Function, constant, exact, proposed
 from netsor.text.readings import Readings
 
 if TYPE_CHECKING:
-    from netsor.build.program import AxisLike, Program
-
-Operand: TypeAlias = "Expr | int | float | Fraction | sp.Expr"
+    from netsor.build.program import Program
 
 
 def _error(message: str, code: str, hint: str | None = None) -> ProgramError:
@@ -92,7 +90,7 @@ class Expr:
             f"write ns.{instead}(x)" if instead else "ns.function(name, lambda x: …) makes a function of an expression",
         )  # fmt: skip
 
-    def _combine(self, other: Any, op: Callable[[Any, Any], Any]) -> Expr:
+    def _combine(self, other: object, op: Callable[[Any, Any], Any]) -> Expr:
         if isinstance(other, Matrix):
             raise _error(f"a vector is not multiplied by the matrix {other.var} coordinatewise", "NT102", "write W @ x")
         if isinstance(other, Expr):
@@ -115,34 +113,34 @@ class Expr:
                 f" {where}",
             )  # fmt: skip
 
-    def __add__(self, other: Any) -> Expr:
+    def __add__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: a + b)
 
-    def __radd__(self, other: Any) -> Expr:
+    def __radd__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: b + a)
 
-    def __sub__(self, other: Any) -> Expr:
+    def __sub__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: a - b)
 
-    def __rsub__(self, other: Any) -> Expr:
+    def __rsub__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: b - a)
 
-    def __mul__(self, other: Any) -> Expr:
+    def __mul__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: a * b)
 
-    def __rmul__(self, other: Any) -> Expr:
+    def __rmul__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: b * a)
 
-    def __truediv__(self, other: Any) -> Expr:
+    def __truediv__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: a / b)
 
-    def __rtruediv__(self, other: Any) -> Expr:
+    def __rtruediv__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: b / a)
 
-    def __pow__(self, other: Any) -> Expr:
+    def __pow__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: a**b)
 
-    def __rpow__(self, other: Any) -> Expr:
+    def __rpow__(self, other: hints.Operand) -> Expr:
         return self._combine(other, lambda a, b: b**a)
 
     def __neg__(self) -> Expr:
@@ -151,7 +149,7 @@ class Expr:
     def __pos__(self) -> Expr:
         return self
 
-    def __matmul__(self, other: Any) -> Expr:
+    def __matmul__(self, other: hints.Operand) -> Expr:
         raise _error(
             "a vector is not applied to a vector: the left side of @ is a matrix", "NT102",
             "ns.dot(x, y) is the moment of the product; x * y is coordinatewise",
@@ -165,7 +163,7 @@ class Expr:
 
     # ------------------------------------------------------------ axes
 
-    def has_axis(self, axis: AxisLike) -> ir.Axis:
+    def has_axis(self, axis: hints.AxisLike) -> ir.Axis:
         found = self.program.as_axis(axis)
         if found not in self.var.axes:
             names = ", ".join(a.name for a in self.var.axes) or "none"
@@ -177,15 +175,15 @@ class Expr:
         kind: ir.Kind = source.kind if source.kind in ("C", "X") else "H"
         return self.program.new_var(None, kind, source.rows, None, dims)
 
-    def sum(self, axis: AxisLike, *more: AxisLike) -> Expr:
+    def sum(self, axis: hints.Axes, *more: hints.AxisLike) -> Expr:
         """The sum over one axis or several."""
         return self._reduced((axis, *more), "sum")
 
-    def mean(self, axis: AxisLike, *more: AxisLike) -> Expr:
+    def mean(self, axis: hints.Axes, *more: hints.AxisLike) -> Expr:
         """The mean over one axis or several."""
         return self._reduced((axis, *more), "mean")
 
-    def max(self, axis: AxisLike, *more: AxisLike) -> Expr:
+    def max(self, axis: hints.Axes, *more: hints.AxisLike) -> Expr:
         """The coordinatewise maximum over one axis or several."""
         return self._reduced((axis, *more), "max")
 
@@ -195,18 +193,18 @@ class Expr:
             out = out._reduced(tuple(axis), op) if isinstance(axis, tuple | list) else out._reduce(axis, op)
         return out
 
-    def _reduce(self, axis: AxisLike, op: Literal["sum", "mean", "max"]) -> Expr:
+    def _reduce(self, axis: hints.AxisLike, op: Literal["sum", "mean", "max"]) -> Expr:
         found = self.has_axis(axis)
         out = self._like(tuple(d for d in self.var.dims if d.axis != found))
         return self.program.add(ir.Reduce(out, self.var, found, op, caller_location()))
 
-    def at(self, axis: AxisLike, index: int) -> Expr:
+    def at(self, axis: hints.AxisLike, index: int) -> Expr:
         """The element at `index`; −1 is each sample's own last."""
         found = self.has_axis(axis)
         out = self._like(tuple(d for d in self.var.dims if d.axis != found))
         return self.program.add(ir.At(out, self.var, found, int(index), caller_location()))
 
-    def place(self, axis: AxisLike, index: int, size: ir.Size | None = None) -> Expr:
+    def place(self, axis: hints.AxisLike, index: int, size: ir.Size | None = None) -> Expr:
         """The family that is this vector at `index` and the zero vector elsewhere."""
         (dim,) = self.program.dims_of((axis,))
         if dim.axis in self.var.axes:
@@ -214,12 +212,12 @@ class Expr:
         out = self._like((*self.var.dims, dim if size is None else ir.Dim(dim.axis, size)))
         return self.program.add(ir.Place(out, self.var, dim.axis, int(index), caller_location()))
 
-    def shift(self, axis: AxisLike, by: int = 1) -> Expr:
+    def shift(self, axis: hints.AxisLike, by: int = 1) -> Expr:
         """y[t] = x[t − by], the zero vector outside."""
         found = self.has_axis(axis)
         return self.program.add(ir.Shift(self._like(self.var.dims), self.var, found, by, caller_location()))
 
-    def rename(self, axes: Mapping[Any, Any]) -> Expr:
+    def rename(self, axes: hints.ByAxis[str] | hints.ByAxis[ir.Axis] | hints.ByAxis[hints.AxisLike]) -> Expr:
         """The same family with axes renamed."""
         table = {self.has_axis(a): self._renamed(a, b) for a, b in axes.items()}
         dims = tuple(ir.Dim(table.get(d.axis, d.axis), d.size) for d in self.var.dims)
@@ -227,16 +225,16 @@ class Expr:
             raise _error("two axes of one variable would have the same name", "NT107")
         return self.program.add(ir.Rename(self._like(dims), self.var, tuple(table.items()), caller_location()))
 
-    def _renamed(self, old: AxisLike, new: AxisLike) -> ir.Axis:
+    def _renamed(self, old: hints.AxisLike, new: hints.AxisLike) -> ir.Axis:
         if isinstance(new, str) and new not in {a.name for a in self.program.axes}:
             size = self.var.size(self.has_axis(old))
             return self.program.axis(new, size if isinstance(size, int) else None)
         return self.program.as_axis(new)
 
     def window(
-        self, axes: AxisLike | Iterable[AxisLike], size: int | Sequence[int] | None = None,
-        offsets: Sequence[Any] | None = None, stride: int | Sequence[int] = 1, padding: str | int = "same",
-        dilation: int | Sequence[int] = 1, name: str = "k", outside: Literal["zero", "drop"] = "zero",
+        self, axes: hints.Axes, size: hints.PerAxis | None = None, offsets: hints.Offsets | None = None,
+        stride: hints.PerAxis = 1, padding: hints.Padding = "same", dilation: hints.PerAxis = 1,
+        name: str = "k", outside: Literal["zero", "drop"] = "zero",
     ) -> Expr:  # fmt: skip
         """Neighbourhoods x[stride·s + dilation·κ]: adds one axis of offsets, called `name` (numbered when taken).
 
@@ -283,7 +281,7 @@ class Matrix:
         self.program.add(ir.Trsp(out, self.var, caller_location()))
         return Matrix(self.program, out)
 
-    def __matmul__(self, x: Any) -> Expr:
+    def __matmul__(self, x: Expr) -> Expr:
         if isinstance(x, Matrix):
             raise _error(
                 f"{self.var} @ {x.var}: a matrix is applied to a vector, matrices are not multiplied", "NT102",
@@ -293,7 +291,7 @@ class Matrix:
         out = self.program.new_var(None, "G", self.var.rows, None, merge_dims((vector, self.var)))
         return self.program.add(ir.MatMul(out, self.var, vector, caller_location()))
 
-    def _refuse(self, _: Any) -> Expr:
+    def _refuse(self, _: object) -> Expr:
         raise _error(f"the matrix {self.var} takes part in no arithmetic", "NT102", "apply it to a vector: W @ x")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse

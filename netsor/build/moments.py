@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from netsor import ir
+from netsor.build import hints
 from netsor.build.expressions import Expr
 from netsor.build.quantity import nested
 from netsor.errors import ProgramError, caller_location
 from netsor.facts import merge_dims
-
-if TYPE_CHECKING:
-    from netsor.build.program import AxisLike
 
 
 def _error(message: str) -> ProgramError:
     return ProgramError(message, code="NT108", location=caller_location())
 
 
-def moment(value: Any, name: str | None = None) -> Expr:
+def moment(value: Expr, name: str | None = None) -> Expr:
     """The C-var (1/n) Σ_α value_α.
 
     >>> p = ns.programs.mlp()
@@ -44,7 +40,7 @@ def dot(x: Expr, y: Expr) -> Expr:
     return moment(x * y)
 
 
-def softmax(c: Expr, axis: AxisLike, mask: Any = None) -> Expr:
+def softmax(c: Expr, axis: hints.AxisLike, mask: Expr | None = None) -> Expr:
     """Softmax of scalars over an axis: m_j exp(c_j) / Σ_l m_l exp(c_l); m = 1 without a mask.
 
     >>> p = ns.Program()
@@ -60,7 +56,7 @@ def softmax(c: Expr, axis: AxisLike, mask: Any = None) -> Expr:
     return p.add(ir.Softmax(out, var, p.as_axis(axis), m, caller_location()))
 
 
-def mix(a: Any, x: Expr, axis: AxisLike) -> Expr:
+def mix(a: Expr | hints.ArrayLike, x: Expr, axis: hints.AxisLike) -> Expr:
     """y[s] = Σ_t a[s, t] x[t] over `axis`.
 
     A constant array is `[out, in]` and the result keeps the axis; a family of C-vars contracts `axis` with its last

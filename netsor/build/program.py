@@ -9,26 +9,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, assert_never, cast, overload
 
 import sympy as sp
 
 from netsor import ir, markup
-from netsor.build.expressions import Expr, Matrix, Operand
+from netsor.build import hints
+from netsor.build.content import content
+from netsor.build.declarations import covariances, dimension, fit_readout, variance
+from netsor.build.declarations import fan_in as checked_fan_in
+from netsor.build.expressions import Expr, Matrix
 from netsor.build.moments import dot, mix, moment, softmax
 from netsor.build.quantity import nested, quantity
 from netsor.build.scales import scale
-from netsor.errors import Location, ProgramError, caller_location, user_location
-from netsor.facts import axes_named, axis_dim, inputs_of, merge_dims
+from netsor.errors import Location, ProgramError, caller_location
+from netsor.facts import axes_named, inputs_of, merge_dims
 from netsor.functions import Function
 from netsor.names import KERNELS, checked
+from netsor.sizes import axis_dim
 from netsor.text.readings import Readings
 
 if TYPE_CHECKING:
-    from netsor.text.drawing import Drawing
+    import networkx
 
-AxisLike = str | ir.Axis
-DimLike = str | ir.Axis | ir.Dim
+    from netsor.text.drawing import Drawing
 
 
 def _error(message: str, code: str, hint: str | None = None, loc: Location | None = None) -> ProgramError:
@@ -106,7 +110,7 @@ class Program:
         """The user's own functions, by name."""
         return dict(self._functions)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Expr | Any:
         """The expression (or matrix) of a named variable."""
         if name not in self._names:
             raise KeyError(f"program {self.name} has no variable {name!r}; it has {', '.join(self._names)}")
@@ -142,7 +146,7 @@ class Program:
         return markup.html(str(self))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and str(self) == str(other)
+        return isinstance(other, Program) and content(self) == content(other)
 
     __hash__ = object.__hash__
 
@@ -176,123 +180,115 @@ class Program:
             name, k = f"{stem}{k}", k + 1
         return self.axis(name, size)
 
-    def as_axis(self, axis: AxisLike) -> ir.Axis:
+    def as_axis(self, axis: hints.AxisLike) -> ir.Axis:
         if isinstance(axis, ir.Axis):
             return self._axes.setdefault(checked(axis.name, "an axis"), axis)
         return self.axis(axis)
 
-    def dims_of(self, axes: Iterable[DimLike] | AxisLike) -> tuple[ir.Dim, ...]:
+    def dims_of(self, axes: Iterable[hints.DimLike] | hints.AxisLike) -> tuple[ir.Dim, ...]:
         if isinstance(axes, str | ir.Axis):
             axes = (axes,)
         return tuple(a if isinstance(a, ir.Dim) else axis_dim(self.as_axis(a)) for a in axes)
 
     # ------------------------------------------------------------ inputs
 
+    @overload
     def matrix(
-        self, name: str, rows: Any, cols: Any, var: ir.ScaleLike = 1.0, multiplier: ir.ScaleLike = 1.0,
-        axes: Iterable[DimLike] = (), trainable: bool = True, fan_in: Any = "cols",
-    ) -> Matrix:  # fmt: skip
+        self, name: str, rows: hints.Dimension, cols: hints.Dimension, var: ir.ScaleLike = 1.0,
+        multiplier: ir.ScaleLike = 1.0, axes: Iterable[hints.DimLike] = (), trainable: bool = True,
+        fan_in: hints.FanIn = "cols",
+    ) -> Matrix: ...  # fmt: skip
+    @overload
+    def matrix(
+        self, name: str, rows: hints.Dimension, cols: hints.Blocked[hints.T], var: ir.ScaleLike = 1.0,
+        multiplier: ir.ScaleLike = 1.0, axes: Iterable[hints.DimLike] = (), trainable: bool = True,
+        fan_in: hints.FanIn = "cols",
+    ) -> hints.T: ...  # fmt: skip
+    def matrix(
+        self, name: str, rows: hints.Dimension, cols: Any, var: ir.ScaleLike = 1.0,
+        multiplier: ir.ScaleLike = 1.0, axes: Iterable[hints.DimLike] = (), trainable: bool = True,
+        fan_in: hints.FanIn = "cols",
+    ) -> Any:  # fmt: skip
         """W = multiplier · ω / √cols, entries ω ~ N(0, var); rows and cols are widths or things that have one.
 
         `var` and `multiplier` may be names or sympy symbols: `kernel(x, params={name: …})` gives their values.
         """
         if hasattr(cols, "__netsor_matrix__"):  # a concatenation: a row of independent blocks
-            more = {"var": var, "axes": axes, "trainable": trainable}
-            return cols.__netsor_matrix__(name, rows, multiplier, **more)  # type: ignore[no-any-return]
-        var, multiplier = self._variance(name, var), scale(f"the multiplier of {name}", multiplier)
-        fan_in = self._fan_in(name, fan_in)
-        out = self.new_var(name, "A", self._dimension(rows), self._dimension(cols), self.dims_of(axes))
+            more: hints.Matrices = {"multiplier": multiplier, "axes": axes, "trainable": trainable, "fan_in": fan_in}
+            return cols.__netsor_matrix__(name, rows, var, **more)
+        var, multiplier = variance(name, var), scale(f"the multiplier of {name}", multiplier)
+        fan_in = checked_fan_in(name, fan_in)
+        out = self.new_var(name, "A", dimension(rows), dimension(cols), self.dims_of(axes))
         self._add(ir.InputMatrix(out, var, multiplier, trainable, fan_in, caller_location()))
         return Matrix(self, out)
 
     def vector(
-        self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0,
-        multiplier: ir.ScaleLike = 1.0,
-        cov: Mapping[Any, ir.Number] | None = None, axes: Iterable[DimLike] = (), axis_cov: Any = None,
+        self, name: str, width: hints.Dimension, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0,
+        multiplier: ir.ScaleLike = 1.0, cov: hints.ByVariable[ir.Number] | None = None,
+        axes: Iterable[hints.DimLike] = (), axis_cov: hints.AxisCov | None = None,
         trainable: bool = False, readout: bool = False,
     ) -> Expr:  # fmt: skip
         """A G-var with i.i.d. coordinates multiplier · β, β ~ N(mean, var), and covariances of β with other vectors."""
-        var, multiplier = self._variance(name, var), scale(f"the multiplier of {name}", multiplier)
+        var, multiplier = variance(name, var), scale(f"the multiplier of {name}", multiplier)
         mean, dims = quantity(f"the mean of {name}", mean), self.dims_of(axes)
         pairs = tuple((self.var_of(v), quantity(f"a covariance of {name}", c)) for v, c in (cov or {}).items())
-        out = self.new_var(name, "G", self._dimension(width), None, dims)
+        out = self.new_var(name, "G", dimension(width), None, dims)
         line = ir.InputVector(
-            out, mean, var, multiplier, trainable, readout, pairs, self._axis_cov(dims, axis_cov), caller_location()
+            out,
+            mean,
+            var,
+            multiplier,
+            trainable,
+            readout,
+            pairs,
+            covariances(dims, axis_cov, self.as_axis),
+            caller_location(),
         )
         self._add(line)
-        return cast(Expr, self.handle(out))
+        return self.handle(out)
 
-    def bias(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0, **more: Any) -> Expr:
+    def bias(
+        self, name: str, width: hints.Dimension, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0,
+        **more: Unpack[hints.Vectors],
+    ) -> Expr:  # fmt: skip
         """A trainable vector."""
-        more = {"trainable": True} | more
+        more.setdefault("trainable", True)
         return self.vector(name, width, mean, var, **more)
 
-    def readout(self, name: str, width: Any, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0, **more: Any) -> Expr:
+    def readout(
+        self, name: str, width: hints.Dimension, mean: ir.Number = 0.0, var: ir.ScaleLike = 1.0,
+        **more: Unpack[hints.Vectors],
+    ) -> Expr:  # fmt: skip
         """A trainable vector that is marked as a readout."""
-        more = {"trainable": True} | more
+        more.setdefault("trainable", True)
         return self.vector(name, width, mean, var, readout=True, **more)
 
     def scalar(
-        self, name: str, limit: Any = None, axes: Iterable[DimLike] = (), per_sample: bool = False
+        self, name: str, limit: hints.ArrayLike | None = None, axes: Iterable[hints.DimLike] = (),
+        per_sample: bool = False,
     ) -> Expr:  # fmt: skip
         """A C-var that converges to `limit` (a number or an array over its axes), or is given with each sample."""
         if limit is not None:
             limit = nested(f"the limit of {name}", limit)
         out = self.new_var(name, "C", None, None, self.dims_of(axes))
         self._add(ir.InputScalar(out, limit, per_sample, caller_location()))
-        return cast(Expr, self.handle(out))
+        return self.handle(out)
 
-    def data(self, name: str, axes: Iterable[DimLike] = ()) -> Expr:
+    def data(self, name: str, axes: Iterable[hints.DimLike] = ()) -> Expr:
         """A network input ξ, given as `[sample, *axes, feature]`."""
         out = self.new_var(name, "X", ir.Feature(name), None, self.dims_of(axes))
         self._add(ir.Data(out, caller_location()))
-        return cast(Expr, self.handle(out))
+        return self.handle(out)
 
-    def constant(self, array: Any, axes: Sequence[DimLike], name: str | None = None) -> Expr:
+    def constant(
+        self, array: hints.ArrayLike | Literal["position"], axes: Sequence[hints.DimLike], name: str | None = None
+    ) -> Expr:
         """A C-var with the given values over `axes` (an array that does not depend on the sample)."""
         dims = tuple(a if isinstance(a, ir.Dim) else self.dims_of((a,))[0] for a in axes)
         out = self.new_var(name, "C", None, None, dims)
-        limit = array if array == "position" else nested("a constant", array)
+        limit = array if isinstance(array, str) and array == "position" else nested("a constant", array)
         self._add(ir.InputScalar(out, limit, False, caller_location()))
-        return cast(Expr, self.handle(out))
-
-    def _axis_cov(self, dims: tuple[ir.Dim, ...], axis_cov: Any) -> tuple[tuple[ir.Axis, Any], ...]:
-        if axis_cov is None:
-            return ()
-        if not isinstance(axis_cov, Mapping):
-            if len(dims) != 1:
-                raise _error("axis_cov of a family with several axes is a dict from axis to matrix", "NT107")
-            axis_cov = {dims[0].axis: axis_cov}
-        return tuple((self.as_axis(a), nested("axis_cov", m)) for a, m in axis_cov.items())
-
-    def _variance(self, name: str, value: Any) -> ir.Scale:
-        found = scale(f"var of {name}", value)
-        if isinstance(found, sp.Expr):
-            if not cast(sp.Expr, found).is_positive:
-                raise _error(f"var of {name} is a variance: {found} is not seen to be positive", "NT109")
-        elif found < 0:
-            message = f"var of {name} is a variance and must not be negative, got {found}"
-            raise _error(message, "NT109", loc=user_location())
-        return found
-
-    def _fan_in(self, name: str, value: Any) -> Any:
-        if value is None or (isinstance(value, str) and value == "cols"):
-            return value
-        found = quantity(f'fan_in of {name} ("cols", None or a number)', value)
-        if found <= 0:
-            raise _error(f"fan_in of {name} must be positive, got {found}", "NT109")
-        return found
-
-    def _dimension(self, of: Any) -> ir.Dimension:
-        if isinstance(of, ir.Width | ir.Feature):
-            return of
-        if isinstance(of, Expr):
-            rows = of.rows
-            if rows is not None:
-                return rows
-        raise _error(
-            f"a dimension is a width or a vector that has one, got {of!r}", "NT108", 'make a width with p.width("n")'
-        )
+        return self.handle(out)
 
     # ------------------------------------------------------------ making lines
 
@@ -318,10 +314,10 @@ class Program:
         self._vars[symbol] = var
         return var
 
-    def add(self, line: Any) -> Expr:
+    def add(self, line: ir.Line) -> Expr:
         """Append a line (made by the language or a pass); returns the handle of its variable."""
         self._add(line)
-        return cast(Expr, self.handle(line.out))
+        return self.handle(line.out)
 
     def _add(self, line: ir.Line) -> None:
         from netsor.checker.typing.lines import line_diagnostics
@@ -340,7 +336,7 @@ class Program:
         texts = [f"{v.name} is from {_place(loc, at)}" for v, loc in places if loc is not None]
         return ", ".join(texts)
 
-    def handle(self, var: ir.Var) -> Any:
+    def handle(self, var: ir.Var) -> Expr | Any:
         if var.kind == "A":
             return Matrix(self, var)
         return Expr(self, self._symbols[var])
@@ -351,7 +347,7 @@ class Program:
     def var_of_symbol(self, symbol: sp.Symbol) -> ir.Var:
         return self._vars[symbol]
 
-    def var_of(self, value: Any, name: str | None = None) -> ir.Var:
+    def var_of(self, value: hints.Variable, name: str | None = None) -> ir.Var:
         """The variable of an expression; a pending expression becomes a line."""
         if isinstance(value, ir.Var):
             return value
@@ -417,7 +413,11 @@ class Program:
 
     # ------------------------------------------------------------ statements
 
-    def let(self, name: str, value: Any) -> Any:
+    @overload
+    def let(self, name: str, value: Expr) -> Expr: ...
+    @overload
+    def let(self, name: str, value: Matrix) -> Matrix: ...
+    def let(self, name: str, value: Expr | Matrix) -> Expr | Matrix:
         """Name a line. A pending expression becomes one line; an unnamed line gets the name."""
         if isinstance(value, Matrix):
             return self.handle(self._rename_auto(value.var, name))
@@ -441,7 +441,7 @@ class Program:
         self._auto.discard(var)
         return var
 
-    def output(self, v: Any, x: Any, scale: ir.Number = 1.0, name: str = "f") -> None:
+    def output(self, v: hints.Variable, x: hints.Variable, scale: ir.Number = 1.0, name: str = "f") -> None:
         """f = scale · v·x/√n; with axes P of v, scale/√(|P| n) Σ_s v_s·x_s. Outputs of one name add up."""
         readout, vector = self.var_of(v), self.var_of(x)
         read = Readings(self).of
@@ -458,28 +458,17 @@ class Program:
                 f" {read(vector.name)} has width {describe(vector.rows)}", "NT101",
                 Readings(self).prose(self.origins((readout, vector), loc)), loc=loc,
             )  # fmt: skip
-        self._fit_readout(readout, vector)
+        fit_readout(readout, vector, self._lines)
         scale = quantity("the scale of an output", scale)
         self._outputs.append(
             ir.Output(checked(name, "an output", quoted=True), readout, vector, scale, len(self._lines), loc)
         )
 
-    def _fit_readout(self, readout: ir.Var, vector: ir.Var) -> None:
-        """Give a readout over axes the sizes that the vector has there (after strides they are smaller)."""
-        sizes = {d.axis: d.size for d in vector.dims}
-        missing = [d.axis.name for d in readout.dims if d.axis not in sizes]
-        if missing:
-            raise _error(f"the readout {readout} has axes that {vector} lacks: {', '.join(missing)}", "NT107")
-        dims = tuple(ir.Dim(d.axis, sizes[d.axis]) for d in readout.dims)
-        used = any(readout in inputs_of(line) for line in self._lines)
-        if not used and dims != readout.dims:
-            object.__setattr__(readout, "dims", dims)  # still the builder's: nothing has read it yet
-
-    def gradient(self, of: Any, is_: Any) -> None:
+    def gradient(self, of: hints.Variable, is_: hints.Variable) -> None:
         """Say that a line is the gradient √n_out ∂f/∂of of a MatMul output or bias."""
         self._gradients.append(ir.Gradient(self.var_of(of), self.var_of(is_), caller_location()))
 
-    def returns(self, name: str, value: Any) -> None:
+    def returns(self, name: str, value: hints.Variable) -> None:
         """Make a scalar's limit a result of the compiled kernel."""
         var = self.var_of(value)
         if checked(name, "a result", quoted=True) in KERNELS:
@@ -506,7 +495,22 @@ class Program:
 
     # ------------------------------------------------------------ recurrence
 
-    def scan(self, axis: AxisLike, init: Any, step: Callable[..., Any], reverse: bool = False) -> Any:
+    @overload
+    def scan(
+        self, axis: hints.AxisLike, init: hints.State, step: Callable[[Expr], Expr], reverse: bool = False
+    ) -> Expr: ...
+    @overload
+    def scan(
+        self,
+        axis: hints.AxisLike,
+        init: tuple[hints.State, ...],
+        step: Callable[..., Sequence[Expr]],
+        reverse: bool = False,
+    ) -> tuple[Expr, ...]: ...
+    def scan(
+        self, axis: hints.AxisLike, init: hints.State | tuple[hints.State, ...],
+        step: Callable[..., Expr | Sequence[Expr]], reverse: bool = False,
+    ) -> Expr | tuple[Expr, ...]:  # fmt: skip
         """The family s with s[t] = step(s[t−1]) over `axis`, s before the first element being `init`.
 
         `init` is 0 (the zero vector), a vector, or a tuple of these; `step` takes and returns as many families.
@@ -524,7 +528,7 @@ class Program:
 
         return unroll(self, sizes or {})
 
-    def graph(self) -> Any:
+    def graph(self) -> networkx.DiGraph:
         """A networkx DiGraph: nodes are variables, an edge runs from an argument to the line's variable."""
         from netsor.text.graph import graph
 
@@ -588,9 +592,10 @@ class Program:
         """Say that the lines from `start` on stand at another place in the user's file."""
         self._lines[start:] = [dataclasses.replace(line, loc=loc) for line in self._lines[start:]]
 
-    def replace_line(self, old: ir.Line, **changes: Any) -> None:
-        """Replace fields of a line in place (a scan binds its shift late)."""
-        self._lines[self._lines.index(old)] = dataclasses.replace(old, **changes)
+    def replace_line(self, old: ir.Line, of: ir.Var) -> None:
+        """Give a shift another argument, in place: a scan binds it late."""
+        assert isinstance(old, ir.Shift)
+        self._lines[self._lines.index(old)] = dataclasses.replace(old, of=of)
 
 
 # ---------------------------------------------------------------- helpers
@@ -604,4 +609,4 @@ def describe(dimension: ir.Dimension | None) -> str:
     return "none" if dimension is None else dimension.name
 
 
-__all__ = ["Expr", "Matrix", "Operand", "Program", "dot", "mix", "moment", "softmax"]
+__all__ = ["Expr", "Matrix", "Program", "dot", "mix", "moment", "softmax"]

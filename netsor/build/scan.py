@@ -6,10 +6,11 @@ the program is one Shift line per state whose argument is defined by a later lin
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from netsor import ir
+from netsor.build import hints
 from netsor.build.expressions import Expr
 from netsor.errors import ProgramError, caller_location
 
@@ -19,18 +20,23 @@ if TYPE_CHECKING:
 Shape = tuple[ir.Dimension | None, tuple[ir.Dim, ...]]
 
 
-def scan(p: Program, axis: ir.Axis, init: Any, step: Callable[..., Any], reverse: bool) -> Any:
+Step = Callable[..., Expr | Sequence[Expr]]
+
+
+def scan(
+    p: Program, axis: ir.Axis, init: hints.State | tuple[hints.State, ...], step: Step, reverse: bool
+) -> Expr | tuple[Expr, ...]:
     """States s[t] = step(s[t − 1]) (t + 1 in reverse); see Program.scan."""
     inits = init if isinstance(init, tuple) else (init,)
     single = not isinstance(init, tuple)
-    vectors = [None if isinstance(i, int | float) and i == 0 else p.handle(p.var_of(i)) for i in inits]
+    vectors = [_initial(p, i) for i in inits]
     shapes = [_first_shape(axis, v) for v in vectors]
     for _ in range(8):
         saved = p.copy()
         shifts, results = _trace(p, axis, vectors, shapes, step, reverse, single)
         found: list[Shape] = [(r.rows, _with_axis(axis, r.dims)) for r in results]
         if [(w, set(d)) for w, d in found] == [(w, set(d)) for w, d in shapes]:
-            return _bind(p, axis, shifts, results, single)
+            return _bind(p, shifts, results, single)
         p.restore(saved)
         if any(rows is None for rows, _ in found):
             raise ProgramError(
@@ -41,7 +47,14 @@ def scan(p: Program, axis: ir.Axis, init: Any, step: Callable[..., Any], reverse
     raise ProgramError("the axes of a scan's state keep growing", code="NT107", location=caller_location())
 
 
-def _bind(p: Program, axis: ir.Axis, shifts: list[ir.Var], results: list[ir.Var], single: bool) -> Any:
+def _initial(p: Program, value: hints.State) -> Expr | None:
+    """The vector; None for the zero vector."""
+    if isinstance(value, int | float) and value == 0:
+        return None
+    return p.handle(p.var_of(cast(Expr, value)))  # which says what is wrong with another number
+
+
+def _bind(p: Program, shifts: list[ir.Var], results: list[ir.Var], single: bool) -> Expr | tuple[Expr, ...]:
     for var, result in zip(shifts, results, strict=True):
         line = next(x for x in p.lines if x.out is var)
         p.replace_line(line, of=result)
@@ -65,7 +78,7 @@ def _union(old: tuple[ir.Dim, ...], new: tuple[ir.Dim, ...]) -> tuple[ir.Dim, ..
 
 
 def _trace(
-    p: Program, axis: ir.Axis, inits: list[Expr | None], shapes: list[Shape], step: Callable[..., Any], reverse: bool,
+    p: Program, axis: ir.Axis, inits: list[Expr | None], shapes: list[Shape], step: Step, reverse: bool,
     single: bool,
 ) -> tuple[list[ir.Var], list[ir.Var]]:  # fmt: skip
     shifts, previous = [], []
@@ -77,7 +90,7 @@ def _trace(
             handle = handle + _placed(p, init, next(d for d in dims if d.axis == axis), -1 if reverse else 0)
         previous.append(handle)
     value = step(*previous)
-    values = (value,) if single else tuple(value)
+    values = (value,) if isinstance(value, Expr) else tuple(value)
     if len(values) != len(inits):
         raise ProgramError(
             f"step returned {len(values)} states for {len(inits)} in init", code="NT107", location=caller_location()

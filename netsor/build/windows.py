@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from netsor import ir
 from netsor.errors import Location, ProgramError
+from netsor.sizes import strided
 
 NAMED = ("same", "same_jax", "valid", "circular")
 
@@ -28,13 +29,6 @@ class Windowing:
     stride: tuple[int, ...]
     sizes: tuple[ir.Size, ...]
     wrap: bool
-
-
-def strided(size: ir.Size, minus: int, stride: int) -> ir.Size:
-    """⌈(size − minus) / stride⌉."""
-    if isinstance(size, int):
-        return -((minus - size) // stride)
-    return size if minus == 0 and stride == 1 else ir.Strided(size, minus, stride)
 
 
 def resolve(

@@ -9,19 +9,21 @@ from typing import Any
 import numpy as np
 
 from netsor import ir
+from netsor.build import hints
 from netsor.checker.report import Report
 from netsor.checker.verdicts import VERDICTS
 from netsor.errors import Diagnostic, InputError
+from netsor.run.inputs import by_name
 
 Data = dict[str, Any]
 
 
-def samples(p: ir.ProgramLike, x: Any) -> list[Data]:
+def samples(p: ir.ProgramLike, x: hints.Inputs | None) -> list[Data]:
     """The inputs of each sample by name: x is one sample `[*axes, feature]` or a batch `[sample, *axes, feature]`."""
     if x is None:
         return [{}]
     lines = {line.out.name: line.out for line in p.lines if isinstance(line, ir.Data | ir.InputScalar)}
-    arrays = {name: _array(lines, name, value) for name, value in _by_name(p, x).items()}
+    arrays = {name: _array(name, value) for name, value in _by_name(p, lines, x).items()}
     batched = {name: a.ndim - _rank(lines[name]) for name, a in arrays.items()}
     for name, extra in batched.items():
         if extra not in (0, 1):
@@ -40,18 +42,14 @@ def _rank(var: ir.Var) -> int:
     return len(var.dims) + (var.kind == "X")
 
 
-def _by_name(p: ir.ProgramLike, x: Any) -> Mapping[str, Any]:
+def _by_name(p: ir.ProgramLike, lines: Mapping[str, ir.Var], x: hints.Inputs) -> Mapping[str, Any]:
+    """Some of what comes with a sample; an array alone is that of the network input."""
     if isinstance(x, Mapping):
-        return x
-    names = [line.out.name for line in p.lines if isinstance(line, ir.Data)]
-    if len(names) != 1:
-        raise InputError(f"{p.name} has {len(names)} inputs: give x as a dict from name to array", code="NT604")
-    return {names[0]: x}
+        return by_name(list(lines), x, partial=True)
+    return by_name([line.out.name for line in p.lines if isinstance(line, ir.Data)], x)
 
 
-def _array(lines: Mapping[str, ir.Var], name: str, value: Any) -> Any:
-    if name not in lines:
-        raise InputError(f"the program has no input {name} (it has {', '.join(lines)})", code="NT604")
+def _array(name: str, value: Any) -> Any:
     plain = value.detach().cpu() if hasattr(value, "detach") else value
     try:
         array = np.asarray(plain)

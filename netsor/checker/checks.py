@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from netsor import facts, ir
+from netsor.build import hints
 from netsor.build.declared import Holder, as_program
 from netsor.build.program import Program
 from netsor.checker.batch import joined, samples
@@ -43,7 +44,7 @@ class Check:
     (True, False)
     """
 
-    def __call__(self, p: Program | Holder, readouts: Iterable[Any] | None = None, x: Any = None) -> Report:
+    def __call__(self, p: Program | Holder, readouts: hints.Readouts = None, x: hints.Inputs | None = None) -> Report:
         p = at_generic_values(as_program("ns.check", p, parameters=True, abstract=True))
         if not p.lines:
             return _empty(p)
@@ -116,13 +117,12 @@ def _gradient_independence(
 def _accepted(p: Program, report: Report) -> Report:
     """Findings that the program accepts carry its reason; verdicts stay what they are."""
     reasons = {a.code: a.because for a in p.accepted}
-    marked = (tuple(dataclasses.replace(d, accepted=reasons.get(d.code)) for d in found)
-              for found in (report.diagnostics, report.violations))  # fmt: skip
-    diagnostics, violations = marked
+    diagnostics, violations = (tuple(dataclasses.replace(d, accepted=reasons.get(d.code)) for d in found)
+                               for found in (report.diagnostics, report.violations))  # fmt: skip
     return dataclasses.replace(report, diagnostics=diagnostics, violations=violations)
 
 
-def _check(p: Program, readouts: Iterable[Any] | None, data: Mapping[str, Any]) -> Report:
+def _check(p: Program, readouts: hints.Readouts, data: Mapping[str, Any]) -> Report:
     typing = type_errors(p)
     if typing:
         return _ill_typed(p, typing)
@@ -244,7 +244,7 @@ def _adjoint_steps(line: ir.Line) -> int:
     return derivative_size(line.expr) + tree_size(line.expr) * (len(line.args) + len(line.params))
 
 
-def _chosen(p: ir.ProgramLike, readouts: Iterable[Any] | None) -> tuple[ir.Var, ...]:
+def _chosen(p: ir.ProgramLike, readouts: hints.Readouts) -> tuple[ir.Var, ...]:
     vectors = {line.out.name: line for line in p.lines if isinstance(line, ir.InputVector)}
     if readouts is None:
         return tuple(line.out for line in vectors.values() if line.readout)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 from netsor import ir
+from netsor.checker.independence.witness import Witness
 from netsor.checker.render import render
 from netsor.checker.typing.widths import Cdc
 from netsor.checker.verdicts import VERDICTS
@@ -37,7 +37,7 @@ class Report:
     theorem: str | None = None
     violations: tuple[Diagnostic, ...] = ()  # of Definition A.3, all of them; the first one is in `diagnostics`
     diagnostics: tuple[Diagnostic, ...] = ()
-    witnesses: tuple[Any, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -83,7 +83,7 @@ class Report:
 
         return html(self)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The object that `netsor check --format json` prints."""
         return {
             "program": self.program.name,
@@ -97,10 +97,10 @@ class Report:
         }
 
 
-def diagnostic_json(d: Diagnostic) -> dict[str, Any]:
+def diagnostic_json(d: Diagnostic) -> dict[str, object]:
     """One finding as JSON; the reason stands in accepted findings only."""
-    accepted = {} if d.accepted is None else {"accepted": d.accepted}
-    return accepted | {
+    found: dict[str, object] = {} if d.accepted is None else {"accepted": d.accepted}
+    return found | {
         "code": d.code,
         "severity": d.severity,
         "message": d.message,
@@ -112,5 +112,5 @@ def diagnostic_json(d: Diagnostic) -> dict[str, Any]:
     }
 
 
-def location_json(loc: Location | None) -> dict[str, Any] | None:
+def location_json(loc: Location | None) -> dict[str, object] | None:
     return None if loc is None else {"file": loc.file, "line": loc.line, "column": loc.column}

@@ -136,6 +136,11 @@ def _compile(commands: Any) -> None:
     _force(command)
 
 
+def _parameters(command: argparse.ArgumentParser) -> None:
+    text = "a parameter of the program's variances"
+    command.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help=text)
+
+
 def _kernel(commands: Any) -> None:
     command = _command(commands, "kernel", kernels.kernel, "compute kernels on data", "")
     command.add_argument("--x", required=True, metavar="X.npy", help="[sample, …, feature]; .npz for several inputs")
@@ -144,15 +149,16 @@ def _kernel(commands: Any) -> None:
         "--get", type=_names, default=("nngp", "ntk"), metavar="NAMES",
         help="nngp, ntk, terms and names of the program's vectors, with commas; default: nngp,ntk",
     )  # fmt: skip
-    command.add_argument(
-        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the program's variances"
-    )
+    _parameters(command)
     command.add_argument("--dtype", default="float64", choices=("float32", "float64"), help="default: float64")
     command.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 …")
     _convention(command)
     command.add_argument("-o", required=True, metavar="K.npz", help="one array per name; K.zarr is written by blocks")
     command.add_argument("--processes", type=_positive, default=1, metavar="N", help="that compute blocks of K.zarr")
     command.add_argument("--memory", default="2GB", metavar="SIZE", help="of all processes together; default: 2GB")
+    text = "local (default), or dask: the workers of a cluster compute blocks of K.zarr"
+    command.add_argument("--engine", default="local", choices=("local", "dask"), help=text)
+    command.add_argument("--scheduler", metavar="FILE", help="what dask scheduler --scheduler-file FILE wrote")
     command.add_argument("--resume", action="store_true", help="go on with K.zarr where the same command stopped")
     _force(command)
 
@@ -205,6 +211,7 @@ def _report(commands: Any) -> None:
     command.add_argument("--x", metavar="X.npy", help="inputs at which finite widths are compared with the limit")
     command.add_argument("--widths", type=_widths, default=(64, 256, 1024), metavar="N,N", help="default: 64,256,1024")
     command.add_argument("--seeds", type=_positive, default=20, metavar="N", help="networks per width; default: 20")
+    _parameters(command)
     command.add_argument("-o", required=True, metavar="REPORT.html", help="an HTML file that needs nothing else")
     _force(command)
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from netsor.build.program import Program
 from netsor.cli.problems import OK, UsageError
 
 TRAIN = 1000
@@ -70,7 +71,7 @@ def accuracy(kernel: Any, data: Digits) -> float:
     return float(correct.double().mean())
 
 
-def evidence(p: Any, kernel: Any, x: Any) -> str:
+def evidence(p: Program, kernel: Any, x: Any) -> str:
     """One line: how far networks of two widths are from the limit."""
     from netsor.compilers.experiment.simulate import simulate
 

@@ -12,7 +12,7 @@ from netsor.build.declared import as_program
 from netsor.cli import arrays, outputs
 from netsor.cli.load import load
 from netsor.cli.problems import OK, UsageError
-from netsor.cli.settings import parse
+from netsor.cli.settings import numbers, parse
 
 
 def simulate(args: argparse.Namespace) -> int:
@@ -96,7 +96,7 @@ def report(args: argparse.Namespace) -> int:
     from netsor.compilers.page import page
 
     try:
-        text = page(p, x, args.widths, args.seeds)
+        text = page(p, x, args.widths, args.seeds, numbers(args.param))
     except ImportError:
         raise _no_figures() from None
     with outputs.whole(args.o) as draft:

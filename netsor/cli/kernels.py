@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from netsor.cli import arrays, outputs
@@ -49,10 +49,12 @@ def kernel(args: argparse.Namespace) -> int:
     """Compute kernels, write them to an .npz or a store, and say how they were obtained when that was not exact."""
     p = load(args.file, parse(args.set), args.x)
     store = args.o.endswith(".zarr")
+    if (args.engine == "dask") != (args.scheduler is not None):
+        raise UsageError("--engine dask and --scheduler FILE go together")
     if store:
         outputs.continued(args.o, args.resume, args.force)
-    elif args.resume or args.processes != 1:
-        raise UsageError("--resume and --processes need a store", "-o K.zarr")
+    elif args.resume or args.processes != 1 or args.engine != "local":
+        raise UsageError("--resume, --processes and --engine need a store", "-o K.zarr")
     else:
         outputs.writable(args.o, args.force)
     x = arrays.inputs(args.x, p)
@@ -76,14 +78,13 @@ def kernel(args: argparse.Namespace) -> int:
 
 def _stored(made: Kernel, x: Any, x2: Any, args: argparse.Namespace) -> KernelResult:
     """The kernels in a store; --force begins it anew."""
-    from netsor.compilers.store import remove
+    from netsor.compilers.store import connected
 
-    if args.force and not args.resume and Path(args.o).exists():
-        remove(args.o)
-    return made.gram(
-        x, x2, memory=args.memory, get=args.get, store=args.o, processes=args.processes,
-        params=numbers(args.param),
-    )  # fmt: skip
+    with nullcontext() if args.scheduler is None else connected(args.scheduler) as client:
+        return made.gram(
+            x, x2, memory=args.memory, get=args.get, store=args.o, processes=args.processes, engine=args.engine,
+            client=client, params=numbers(args.param), force=args.force and not args.resume,
+        )  # fmt: skip
 
 
 def summary(result: KernelResult) -> Iterator[str]:

@@ -220,6 +220,11 @@ def _named(
         if settings:
             raise UsageError(f"{path}:{name} is a Program, not a function: it takes no --set")
         return Source(path, name, lambda: value)
+    if any(c.__module__.startswith("torch.nn") for c in type(value).__mro__):
+        raise UsageError(
+            f"{path}:{name} is a torch module of one width; its limit is read off two",
+            f"a function of the width that makes it, def make(n): …, and {path}:make; or ns.from_torch with widths=",
+        )
     if not callable(value):
         raise UsageError(f"{path}:{name} is {type(value).__name__}, not a program or a function that returns one")
     if _makes_modules(value, settings):

@@ -8,9 +8,9 @@ and differentiate by name (`relu'`). `Function.definition` writes a head in symp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, overload
 
 import sympy as sp
 
@@ -19,6 +19,21 @@ from netsor.build.quantity import quantity
 from netsor.errors import TooLargeError
 from netsor.measure import MOST_LEVELS, MOST_NODES, derivative_size, levels
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from netsor.build import hints
+
+
+class Appliable(Protocol):
+    """What functions are applied to: an expression of a program, a concatenation."""
+
+    def __netsor_apply__(self, function: Function, args: Sequence[Any]) -> Self: ...
+
+
+Applied = TypeVar("Applied", bound=Appliable)
 Growth = Literal["bounded", "polynomial", "exponential", "super-gaussian", "singular"]
 Parity = Literal["odd", "even"] | None
 FLIPPED: dict[Parity, Parity] = {"odd": "even", "even": "odd", None: None}  # of the derivative
@@ -135,8 +150,8 @@ class Function:
         range: tuple[float, float] = (-math.inf, math.inf),
         evaluate: Callable[..., sp.Expr | None] | None = None,
         latex: str | None = None,
-        numpy: Callable[[Any], Any] | None = None,
-        torch: Callable[..., Any] | None = None,
+        numpy: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
+        torch: Callable[..., Tensor] | None = None,
         sources: tuple[str, ...] = (),
         parameters: tuple[sp.Expr, ...] = (),
         opaque: bool = True,
@@ -201,7 +216,7 @@ class Function:
             raise ValueError(f"{self.name} is numeric: it has no expression")
         return exact(self._definition(*args))
 
-    def sym(self, *args: Any) -> sp.Expr:
+    def sym(self, *args: hints.Real) -> sp.Expr:
         """The sympy expression φ(args); polynomials and sympy's own functions are written out."""
         values = [exact(a) for a in args]
         return self.head(*values) if self.opaque else self.definition(*values)
@@ -247,6 +262,10 @@ class Function:
         """The derivative of a function of one argument."""
         return self.derivative(0)
 
+    @overload
+    def __call__(self, x: Applied, /, *more: Applied | hints.Real) -> Applied: ...
+    @overload
+    def __call__(self, *args: hints.Real) -> sp.Expr: ...
     def __call__(self, *args: Any) -> Any:
         """Applied to expressions of the DSL gives a pending expression, to sympy expressions a sympy expression."""
         if len(args) != self.arity:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import sympy as sp
 from sympy.core.alphabets import greeks
@@ -13,10 +13,15 @@ from netsor.functions.facts import expression_kinks, expression_parity
 from netsor.functions.head import FLIPPED, Function, Growth, Parity, argument_symbols, exact, remade
 from netsor.names import checked
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from netsor.build.expressions import Expr
+
 
 def function(
     name: str,
-    definition: Callable[..., Any] | None = None,
+    definition: Callable[..., sp.Expr | Expr] | None = None,
     *,
     arity: int | None = None,
     parity: Parity = None,
@@ -77,9 +82,9 @@ def _abstract(name: str, arity: int, parity: Parity, growth: Growth | None, kink
 
 def numeric(
     name: str,
-    call: Callable[..., Any],
+    call: Callable[..., Tensor],
     *,
-    derivative: Callable[..., Any] | Function | None = None,
+    derivative: Callable[..., Tensor] | Function | None = None,
     parity: Parity = None,
     growth: Growth | None = None,
     kinks: tuple[float, ...] = (),
@@ -104,7 +109,7 @@ def numeric(
 
 
 def _numeric(
-    name: str, call: Callable[..., Any], derivative: Callable[..., Any] | Function | None, parity: Parity,
+    name: str, call: Callable[..., Tensor], derivative: Callable[..., Tensor] | Function | None, parity: Parity,
     growth: Growth | None, kinks: tuple[float, ...],
 ) -> Function:  # fmt: skip
     return numeric(name, call, derivative=derivative, parity=parity, growth=growth, kinks=kinks)

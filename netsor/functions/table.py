@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from netsor.build import hints
 from netsor.functions.head import Function, Head, Parity, constant, exact, remade
 
 TABLE: dict[str, Function] = {}
@@ -107,7 +108,7 @@ abs = listed(Function(
 ))  # fmt: skip
 
 
-def leaky_relu(a: Any = 0.01) -> Function:
+def leaky_relu(a: hints.Real = 0.01) -> Function:
     """x for x > 0, a x otherwise.
 
     >>> ns.leaky_relu(0.1)
@@ -212,7 +213,7 @@ square = listed(Function(
 cube = listed(Function("cube", lambda x: x**3, opaque=False, parity="odd", growth="polynomial"))
 
 
-def polynomial(coefficients: Sequence[Any]) -> Function:
+def polynomial(coefficients: Sequence[hints.Real]) -> Function:
     """Σ_i coefficients[i] xⁱ.
 
     >>> ns.polynomial([0, 1, 0, -1]).parity  # x − x³

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 from netsor import ir
+from netsor.build import hints
 from netsor.build.expressions import Expr
-from netsor.build.program import AxisLike
-
-Axes = AxisLike | Iterable[AxisLike]
 
 
-def axes_of(axes: Axes) -> tuple[AxisLike, ...]:
+def axes_of(axes: hints.Axes) -> tuple[hints.AxisLike, ...]:
     return (axes,) if isinstance(axes, str | ir.Axis) else tuple(axes)
 
 
-def dim_of(x: Expr, axis: AxisLike) -> ir.Dim:
+def dim_of(x: Expr, axis: hints.AxisLike) -> ir.Dim:
     found = x.has_axis(axis)
     return next(d for d in x.dims if d.axis == found)
 
@@ -25,7 +20,7 @@ def _bias_name(matrix: str) -> str:
     return "b" + matrix[1:] if matrix[:1] == "W" else f"b_{matrix}"
 
 
-def with_bias(h: Expr, n: Any, name: str, bias_var: ir.ScaleLike | None, array: Mapping[str, Any]) -> Expr:
+def with_bias(h: Expr, n: hints.Dimension, name: str, bias_var: ir.ScaleLike | None, array: hints.Shared) -> Expr:
     if bias_var is None:
         return h
     return h + h.program.bias(_bias_name(name), n, var=bias_var, trainable=array.get("trainable", True))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from netsor import ir
+from netsor.build import hints
 from netsor.build.constants import free_name
 from netsor.build.expressions import Expr
 from netsor.functions import sigmoid, tanh
@@ -22,8 +23,8 @@ class _Gates:
     """Affine maps U_g x + W_g h + b_g, one for each gate g, with arrays called `U_g`, `W_g`, `b_g`."""
 
     def __init__(
-        self, n: Any, gates: str, name: str, var_w: PerGate, var_u: PerGate, var_b: PerGate, mean_b: PerGate,
-        trainable: bool,
+        self, n: hints.Dimension, gates: str, name: str, var_w: PerGate, var_u: PerGate, var_b: PerGate,
+        mean_b: PerGate, trainable: bool,
     ) -> None:  # fmt: skip
         self.n, self.trainable = n, trainable
         self.suffix = {g: f"{name}_{g}" for g in gates}
@@ -40,11 +41,11 @@ class _Gates:
 
 def _named(name: str, value: Expr) -> Expr:
     """A line of its own, called so when the name is free."""
-    return value.program.let(free_name(value.program, name), value)  # type: ignore[no-any-return]
+    return value.program.let(free_name(value.program, name), value)
 
 
 def gru_cell(
-    x: Expr, h: Expr, n: Any, name: str = "", var_w: PerGate = 1, var_u: PerGate = 1, var_b: PerGate = 1,
+    x: Expr, h: Expr, n: hints.Dimension, name: str = "", var_w: PerGate = 1, var_u: PerGate = 1, var_b: PerGate = 1,
     mean_b: PerGate = 0, trainable: bool = True,
 ) -> Expr:  # fmt: skip
     """The next state: z = σ(ζ), r = σ(ρ), γ = U_h x + W_h (r ⊙ h) + b_h, h′ = z ⊙ h + (1 − z) ⊙ tanh γ.
@@ -55,12 +56,12 @@ def gru_cell(
     zeta, rho = _named(f"zeta{name}", affine("z", x, h)), _named(f"rho{name}", affine("r", x, h))
     z, r = _named(f"z{name}", sigmoid(zeta)), _named(f"r{name}", sigmoid(rho))
     gamma = _named(f"gamma{name}", affine("h", x, r * h))
-    return z * h + (1 - z) * tanh(gamma)  # type: ignore[no-any-return]
+    return z * h + (1 - z) * tanh(gamma)
 
 
 def lstm_cell(
-    x: Expr, h: Expr, c: Expr, n: Any, name: str = "", var_w: PerGate = 1, var_u: PerGate = 1, var_b: PerGate = 1,
-    mean_b: PerGate = 0, trainable: bool = True,
+    x: Expr, h: Expr, c: Expr, n: hints.Dimension, name: str = "", var_w: PerGate = 1, var_u: PerGate = 1,
+    var_b: PerGate = 1, mean_b: PerGate = 0, trainable: bool = True,
 ) -> tuple[Expr, Expr]:  # fmt: skip
     """The next (h′, c′): c′ = f ⊙ c + i ⊙ g, h′ = o ⊙ tanh c′.
 

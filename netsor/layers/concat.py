@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from netsor import ir
+from netsor.build import hints
+from netsor.build.scales import multiplied, scale
 from netsor.errors import ProgramError, caller_location
 from netsor.functions import Function
 
@@ -34,23 +36,29 @@ class Concat:
         """The axes of the parts; they agree in the last (the taps of a window)."""
         return self.parts[0].dims
 
-    def window(self, axes: Any, **more: Any) -> Concat:
+    def window(
+        self, axes: hints.Axes, size: hints.PerAxis | None = None, offsets: hints.Offsets | None = None,
+        stride: hints.PerAxis = 1, padding: hints.Padding = "same", dilation: hints.PerAxis = 1,
+    ) -> Concat:  # fmt: skip
         """The windows of the parts, over one axis of taps."""
-        windows = [x.window(axes, **more) for x in self.parts]
+        windows = [x.window(axes, size, offsets, stride, padding, dilation) for x in self.parts]
         tap = windows[0].dims[-1].axis
         return Concat([windows[0], *(w.rename({w.dims[-1].axis: tap}) for w in windows[1:])])
 
     def __netsor_apply__(self, function: Function, args: Sequence[Any]) -> Concat:
         return Concat([function(x) for x in self.parts])
 
-    def __netsor_matrix__(self, name: str, rows: Any, multiplier: ir.Number, **array: Any) -> Any:
+    def __netsor_matrix__(
+        self, name: str, rows: hints.Dimension, var: ir.ScaleLike, **array: Unpack[hints.Matrices]
+    ) -> Blocks:
         """The blocks Wᵢ, called name_1, name_2, …; √(nᵢ/Σn) makes the sum of the widths the fan-in."""
         widths = [x.rows for x in self.parts]
         ratios = [Fraction(w.ratio) for w in widths if isinstance(w, ir.Width)]
+        whole = scale(f"the multiplier of {name}", array.get("multiplier", 1))
         blocks = []
         for i, (x, ratio) in enumerate(zip(self.parts, ratios, strict=True), 1):
-            share = root(ratio / sum(ratios)) * multiplier
-            blocks.append(self.program.matrix(f"{name}_{i}", rows, x, multiplier=share, **array))
+            array["multiplier"] = multiplied(root(ratio / sum(ratios)), whole)
+            blocks.append(self.program.matrix(f"{name}_{i}", rows, x, var, **array))
         return Blocks(blocks)
 
 
@@ -80,4 +88,11 @@ def concat(*vectors: Expr) -> Concat:
     return Concat(vectors)
 
 
-__all__ = ["Blocks", "Concat", "concat", "root"]
+def times(x: Expr | Concat, name: str, n: hints.Dimension, var: ir.ScaleLike, **array: Unpack[hints.Matrices]) -> Expr:
+    """W x with a new matrix W called `name`."""
+    if isinstance(x, Concat):
+        return x.program.matrix(name, n, x, var, **array) @ x
+    return x.program.matrix(name, n, x, var, **array) @ x
+
+
+__all__ = ["Blocks", "Concat", "concat", "root", "times"]

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal, cast
+from typing import Literal, Unpack, cast
 
 from netsor import ir
+from netsor.build import hints
 from netsor.build.expressions import Expr
+from netsor.build.scales import multiplied, scale
 from netsor.build.windows import resolve
 from netsor.checker.typing.lines import size_text
 from netsor.errors import ProgramError, caller_location
-from netsor.layers.arrays import Axes, axes_of, dim_of, with_bias
-from netsor.layers.concat import Concat, root
+from netsor.layers.arrays import axes_of, dim_of, with_bias
+from netsor.layers.concat import Concat, root, times
 
 FanIn = Literal["channels", "channels*kernel"] | None | ir.Number
 
 
+class Convolutions(hints.Shared, total=False):
+    """Options of `conv`."""
+
+    size: hints.PerAxis | None
+    offsets: hints.Offsets | None
+    stride: hints.PerAxis
+    padding: hints.Padding
+    dilation: hints.PerAxis
+    var: ir.ScaleLike
+    bias_var: ir.ScaleLike | None
+    fan_in: FanIn
+
+
 def conv(
-    x: Expr | Concat, n: Any, name: str, axes: Axes, size: int | Sequence[int] | None = None,
-    offsets: Sequence[Any] | None = None, stride: int | Sequence[int] = 1, padding: str | int = "same",
-    dilation: int | Sequence[int] = 1, var: ir.ScaleLike = 1, bias_var: ir.ScaleLike | None = None,
-    fan_in: FanIn = "channels", shared: bool = True, **array: Any,
+    x: Expr | Concat, n: hints.Dimension, name: str, axes: hints.Axes, size: hints.PerAxis | None = None,
+    offsets: hints.Offsets | None = None, stride: hints.PerAxis = 1, padding: hints.Padding = "same",
+    dilation: hints.PerAxis = 1, var: ir.ScaleLike = 1, bias_var: ir.ScaleLike | None = None,
+    fan_in: FanIn = "channels", shared: bool = True, **array: Unpack[hints.Shared],
 ) -> Expr:  # fmt: skip
     """h[s] = Σ_κ W[κ] x[stride·s + dilation·κ] + b over the axes (Appendix D, corrected; size 3 without offsets).
 
@@ -38,21 +53,25 @@ def conv(
         message = f"fan_in of {name} is 'channels', 'channels*kernel', None or a number, got {fan_in!r}"
         raise ProgramError(message, code="NT108", location=caller_location())
     if fan_in == "channels*kernel":
-        array["multiplier"] = array.get("multiplier", 1) * root(Fraction(1, cast(int, tap.size)))
-    array["fan_in"] = "cols" if isinstance(fan_in, str) else fan_in
-    W = x.program.matrix(name, n, read, var=var, axes=(tap, *own), **array)
-    return with_bias((W @ read).sum(tap.axis), n, name, bias_var, array)
+        multiplier = scale(f"the multiplier of {name}", array.get("multiplier", 1))
+        array["multiplier"] = multiplied(multiplier, root(Fraction(1, cast(int, tap.size))))
+    per_matrix: hints.FanIn = "cols" if isinstance(fan_in, str) else fan_in
+    h = times(read, name, n, var, axes=(tap, *own), fan_in=per_matrix, **array)
+    return with_bias(h.sum(tap.axis), n, name, bias_var, array)
 
 
-def conv_unshared(x: Expr | Concat, n: Any, name: str, axes: Axes, **more: Any) -> Expr:
+def conv_unshared(
+    x: Expr | Concat, n: hints.Dimension, name: str, axes: hints.Axes, **more: Unpack[Convolutions]
+) -> Expr:
     """h[s] = Σ_κ W[s, κ] x[stride·s + dilation·κ] + b: a convolution with own weights for each position."""
     return conv(x, n, name, axes, shared=False, **more)
 
 
 def conv_transposed(
-    x: Expr, n: Any, name: str, axes: Axes, like: Expr | None = None, size: int | Sequence[int] | None = None,
-    offsets: Sequence[Any] | None = None, stride: int | Sequence[int] = 1, padding: str | int = "same",
-    dilation: int | Sequence[int] = 1, var: ir.ScaleLike = 1, bias_var: ir.ScaleLike | None = None, **array: Any,
+    x: Expr, n: hints.Dimension, name: str, axes: hints.Axes, like: Expr | None = None,
+    size: hints.PerAxis | None = None, offsets: hints.Offsets | None = None, stride: hints.PerAxis = 1,
+    padding: hints.Padding = "same", dilation: hints.PerAxis = 1, var: ir.ScaleLike = 1,
+    bias_var: ir.ScaleLike | None = None, **array: Unpack[hints.Shared],
 ) -> Expr:  # fmt: skip
     """h[t] = Σ W[κ] x[s] over the (s, κ) with stride·s + dilation·κ = t: the adjoint of `conv` from `like` to x.
 
@@ -81,34 +100,34 @@ def conv_transposed(
     return with_bias(p.add(line), n, name, bias_var, array)
 
 
-def _pool_sizes(windows: Any) -> tuple[int, ...]:
+def _pool(windows: hints.ByAxis[int]) -> tuple[tuple[hints.AxisLike, ...], tuple[int, ...]]:
     if not isinstance(windows, Mapping) or not windows:
         message = f"the windows of a pool are a dict from axis to size, got {windows!r}"
         hint = "{'row': 2, 'col': 2}"
         raise ProgramError(message, code="NT107", location=caller_location(), hint=hint)
-    return tuple(windows.values())
+    return tuple(windows), tuple(windows.values())
 
 
 def avg_pool(
-    x: Expr, windows: Mapping[Any, int], stride: int | Sequence[int] | None = None, padding: str | int = "valid"
+    x: Expr, windows: hints.ByAxis[int], stride: hints.PerAxis | None = None, padding: hints.Padding = "valid"
 ) -> Expr:  # fmt: skip
     """y[s] = (1/|κ|) Σ_κ x[stride·s + κ], windows `{axis: size}`; the stride is the window's size if not given."""
-    sizes = _pool_sizes(windows)
-    read = x.window(tuple(windows), size=sizes, stride=sizes if stride is None else stride, padding=padding)
+    axes, sizes = _pool(windows)
+    read = x.window(axes, size=sizes, stride=sizes if stride is None else stride, padding=padding)
     return read.mean(read.dims[-1].axis)
 
 
 def max_pool(
-    x: Expr, windows: Mapping[Any, int], stride: int | Sequence[int] | None = None, padding: str | int = "valid"
+    x: Expr, windows: hints.ByAxis[int], stride: hints.PerAxis | None = None, padding: hints.Padding = "valid"
 ) -> Expr:  # fmt: skip
     """y[s] = max_κ x[stride·s + κ] coordinatewise; positions outside are left out."""
-    sizes = _pool_sizes(windows)
+    axes, sizes = _pool(windows)
     steps = sizes if stride is None else stride
-    read = x.window(tuple(windows), size=sizes, stride=steps, padding=padding, outside="drop")
+    read = x.window(axes, size=sizes, stride=steps, padding=padding, outside="drop")
     return read.max(read.dims[-1].axis)
 
 
-def global_avg_pool(x: Expr, axes: Axes) -> Expr:
+def global_avg_pool(x: Expr, axes: hints.Axes) -> Expr:
     """The mean over the axes."""
     for axis in axes_of(axes):
         x = x.mean(axis)

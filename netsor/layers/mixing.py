@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Literal
 
 from netsor import ir
-from netsor.build import constants
+from netsor.build import constants, hints
 from netsor.build.expressions import Expr
-from netsor.build.program import AxisLike, dot, mix, softmax
+from netsor.build.program import dot, mix, softmax
 from netsor.errors import ProgramError, UnsupportedError, caller_location
 from netsor.layers.arrays import dim_of
 
 
 def attention(
-    q: Expr, k: Expr, v: Expr, axis: AxisLike, mask: Any = None, causal: bool = False,
+    q: Expr, k: Expr, v: Expr, axis: hints.AxisLike, mask: Expr | hints.ArrayLike | None = None, causal: bool = False,
     scale: Literal["1/n", "1/sqrt(n)"] = "1/n",
 ) -> Expr:  # fmt: skip
     """y_i = Σ_j a_ij v_j, a_i = softmax_j(q_i·k_j/n); `axis` is the axis of keys and values.
@@ -38,7 +38,9 @@ def attention(
     return (softmax(dot(q, k), key, m) * v).sum(key)
 
 
-def _mask(q: Expr, k: Expr, here: ir.Axis, key: ir.Axis, mask: Any, causal: bool) -> Expr | None:
+def _mask(
+    q: Expr, k: Expr, here: ir.Axis, key: ir.Axis, mask: Expr | hints.ArrayLike | None, causal: bool
+) -> Expr | None:
     p = q.program
     m: Expr | None = None
     if causal:
@@ -56,7 +58,7 @@ def _mask(q: Expr, k: Expr, here: ir.Axis, key: ir.Axis, mask: Any, causal: bool
     return m
 
 
-def graph_conv(A: Expr, x: Expr, axis: AxisLike, normalise: bool = True) -> Expr:
+def graph_conv(A: Expr, x: Expr, axis: hints.AxisLike, normalise: bool = True) -> Expr:
     """y_s = Σ_t Â[s, t] x_t, Â = D^{-1/2}(A + 1)D^{-1/2}, D the row sums of A + 1; A without loops, axes [node, other].
 
     `normalise=False`: y_s = Σ_t A[s, t] x_t.
@@ -65,4 +67,4 @@ def graph_conv(A: Expr, x: Expr, axis: AxisLike, normalise: bool = True) -> Expr
         return mix(A, x, axis)
     p = x.program
     degree = p.handle((1 / (A.sum(A.dims[-1].axis) + 1).sqrt()).var)
-    return cast(Expr, degree * (mix(A, degree * x, axis) + degree * x))
+    return degree * (mix(A, degree * x, axis) + degree * x)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NoReturn
 
 from netsor import ir
+from netsor.build import hints
 from netsor.build.expressions import Expr
 from netsor.build.program import moment
 from netsor.errors import UnsupportedError, caller_location
-from netsor.layers.arrays import Axes
 from netsor.layers.convolution import global_avg_pool
 
 
@@ -19,7 +19,7 @@ def layer_norm(x: Expr, eps: ir.Number = 0.0) -> Expr:
     return centred / (moment(centred**2) + eps).sqrt()
 
 
-def batch_norm(x: Expr, axis: Axes, eps: ir.Number = 0.0) -> Expr:
+def batch_norm(x: Expr, axis: hints.Axes, eps: ir.Number = 0.0) -> Expr:
     """y = x̂/√(mean x̂² + ε), x̂ = x − mean x, means over the axis (or axes), coordinatewise; without affine map."""
     x = x.program.handle(x.var)
     centred = x - global_avg_pool(x, axis)

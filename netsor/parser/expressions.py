@@ -8,11 +8,11 @@ from typing import Any, assert_never
 import sympy as sp
 
 from netsor import ir
-from netsor.facts import axis_dim
 from netsor.parser import syntax as sx
 from netsor.parser.coordinatewise import Evaluator, is_pi
 from netsor.parser.indices import Around, Earlier, Whole, Windows, apply_indices, axis_token, read_index
 from netsor.parser.scope import Scope, Target
+from netsor.sizes import axis_dim
 from netsor.types import inferred
 
 FORMS = ("moment", "dot", "sum", "mean", "max", "softmax", "place", "unwindow")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 
 from netsor import functions, ir
 from netsor.errors import Location, ParseError, ProgramError
-from netsor.facts import axis_dim
 from netsor.functions import Function
 from netsor.parser import syntax as sx
 from netsor.parser.syntax import name_of
 from netsor.parser.tokens import Source, Token
+from netsor.sizes import axis_dim
 from netsor.types import inferred
 
 Target = tuple[sx.Left, sx.Type | None]

@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
-from netsor import functions, ir, measure
+from netsor import functions, ir, measure, sizes
 from netsor.build.program import Program
 from netsor.checker.codes.table import unacceptable
 from netsor.errors import Diagnostic, NetsorError, ParseError, ProgramError, TooLargeError
-from netsor.facts import axis_dim, inputs_of
+from netsor.facts import inputs_of
 from netsor.names import KERNELS, problem
 from netsor.parser import syntax as sx
 from netsor.parser.coordinatewise import SYMPY, references
@@ -278,10 +278,10 @@ class _Builder:
 
     def _fit(self, readout: ir.Var, vector: ir.Var) -> None:
         """A readout family that only outputs read has the sizes of the vector that it reads."""
-        sizes = {d.axis: d.size for d in vector.dims}
-        full = all(d == axis_dim(d.axis) and d.axis in sizes for d in readout.dims)
+        read = {d.axis: d.size for d in vector.dims}
+        full = all(d == sizes.axis_dim(d.axis) and d.axis in read for d in readout.dims)
         if full and not any(readout in inputs_of(line) for line in self.scope.lines):
-            object.__setattr__(readout, "dims", tuple(ir.Dim(d.axis, sizes[d.axis]) for d in readout.dims))
+            object.__setattr__(readout, "dims", tuple(ir.Dim(d.axis, read[d.axis]) for d in readout.dims))
 
     def _gradient(self, token: Token, s: sx.Gradient) -> None:
         of, is_ = self._variable(s.of), self._variable(s.is_)

@@ -15,18 +15,20 @@ axes that its variable has: it is then constant along them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import assert_never, cast
 
 import sympy as sp
 
-from netsor import facts, functions, ir
+from netsor import facts, functions, indexing, ir
 from netsor.build import constants
 from netsor.build.constants import free_name
 from netsor.build.expressions import Expr, Matrix
 from netsor.build.program import Program, moment
 from netsor.errors import TooLargeError, UnsupportedError
+from netsor.indexing import index_map
 from netsor.measure import MOST_NODES, derivative_size
 from netsor.passes.differentiation import differentiated
 
@@ -40,7 +42,7 @@ class Adjoints:
         self.p = p
         self.n_out = n_out
         self.made = {line.out: line for line in p.lines}
-        self._transposes: dict[ir.Var, Matrix] = {v: p.handle(t) for v, t in facts.transposes(p.lines).items()}
+        self._transposes: dict[ir.Var, Matrix] = {v: Matrix(p, t) for v, t in facts.transposes(p.lines).items()}
         self._ones: dict[ir.Dim, Expr] = {}
         self._sizes: dict[ir.Dim, Expr] = {}
         self._unit: dict[ir.Dimension, Expr] = {}
@@ -73,8 +75,8 @@ class Adjoints:
 
     def transpose(self, matrix: ir.Var) -> Matrix:
         if matrix not in self._transposes:
-            wt = self.p.let(free_name(self.p, f"{matrix.name}t"), cast(Matrix, self.p.handle(matrix)).T)
-            self._transposes |= {matrix: wt, wt.var: self.p.handle(matrix)}
+            wt = self.p.let(free_name(self.p, f"{matrix.name}t"), Matrix(self.p, matrix).T)
+            self._transposes |= {matrix: wt, wt.var: Matrix(self.p, matrix)}
         return self._transposes[matrix]
 
     # ------------------------------------------------------------ axes
@@ -93,15 +95,9 @@ class Adjoints:
                 g = g.sum(dim.axis) if dim.axis in g.axes else g * self.size(dim)
         return g
 
-    def index_form(self, rule: type, of: Expr, dims: tuple[ir.Dim, ...], *fields: object) -> Expr:
-        """A line of an index form reading the gradient `of`."""
-        source = of.var
-        out = self.p.new_var(None, "C" if source.kind == "C" else "H", source.rows, None, dims)
-        return self.p.add(rule(out, source, *fields))
-
     # ------------------------------------------------------------ rules
 
-    def of(self, line: ir.Line, dy: Expr) -> Iterable[Contribution]:  # noqa: C901
+    def of(self, line: ir.Line, dy: Expr) -> Iterable[Contribution]:
         """Contributions to the gradients of the line's arguments."""
         match line:
             case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp():
@@ -116,18 +112,8 @@ class Adjoints:
                 return [(line.of, self._softmax(line, dy))]
             case ir.Reduce():
                 return [(line.of, self._reduce(line, dy))]
-            case ir.Window():
-                return [(line.of, self._window(line, dy))]
-            case ir.Unwindow():
-                return [(line.of, self._unwindow(line, dy))]
-            case ir.At():
-                return [(line.of, self._at(line, dy))]
-            case ir.Place():
-                return [(line.of, dy.at(line.axis, line.index) if line.axis in dy.axes else dy)]
-            case ir.Shift():
-                return [(line.of, self.shifted(line, dy))]
-            case ir.Rename():
-                return [(line.of, self._rename(line, dy))]
+            case ir.IndexLine():
+                return [(line.of, self._index_form(line, dy))]
             case _:
                 assert_never(line)
 
@@ -174,41 +160,32 @@ class Adjoints:
                 x, y = self.p.handle(self._whole(line.of)), self.p.handle(line.out)
                 largest = 1 - functions.sign(y - x) ** 2
                 count = 1 + functions.relu(largest.sum(line.axis) - 1)  # at least 1, as the checker can see
-                return dy * largest / count  # type: ignore[no-any-return]
+                return dy * largest / count
 
     def _whole(self, x: ir.Var) -> ir.Var:
         """x; a window that drops positions is taken with zero vectors there (its adjoint ignores them)."""
         line = self.made[x]
         if isinstance(line, ir.Window) and line.outside == "drop":
-            fields = (line.axes, line.tap, line.offsets, line.stride, "zero")
-            return self.index_form(ir.Window, self.p.handle(line.of), x.dims, *fields).var
+            return self.p.add(dataclasses.replace(line, out=self._like(x, x.dims), outside="zero", loc=None)).var
         return x
 
     # ------------------------------------------------------------ index forms
 
-    def _window(self, line: ir.Window, dy: Expr) -> Expr:
-        g = self.along(dy, *(d for d in line.out.dims if d.axis in (*line.axes, line.tap)))
-        dims = tuple(_resized(d, line.of) for d in g.dims if d.axis != line.tap)
-        return self.index_form(ir.Unwindow, g, dims, line.axes, line.tap, line.offsets, line.stride, line.outside)
+    def _index_form(self, line: ir.IndexForm, dy: Expr) -> Expr:
+        """Lᵀ dy; where dy is constant along all axes that L renames or places on, so is the gradient."""
+        m = index_map(line)
+        meets = [r.axis if m.transposed else r.at for r in m.reads]
+        if m.outside != "never":
+            dy = self.along(dy, *(d for d in line.out.dims if d.axis in meets or d.axis == m.tap))
+        elif None not in meets and not any(a in dy.axes for a in meets):
+            return dy
+        source = dy.var
+        dims = indexing.dims(indexing.adjoint(line, line.of, source))
+        out = self._like(source, tuple(_resized(d, line.of) for d in dims))
+        return self.p.add(indexing.adjoint(line, out, source))
 
-    def _unwindow(self, line: ir.Unwindow, dy: Expr) -> Expr:
-        g = self.along(dy, *(d for d in line.out.dims if d.axis in line.axes))
-        tap = next(d for d in line.of.dims if d.axis == line.tap)
-        dims = (*(_resized(d, line.of) for d in g.dims), tap)
-        return self.index_form(ir.Window, g, dims, line.axes, line.tap, line.offsets, line.stride, line.outside)
-
-    def _at(self, line: ir.At, dy: Expr) -> Expr:
-        dim = next(d for d in line.of.dims if d.axis == line.axis)
-        return self.index_form(ir.Place, dy, (*dy.dims, dim), line.axis, line.index)
-
-    def _rename(self, line: ir.Rename, dy: Expr) -> Expr:
-        inverse = {b: a for a, b in line.axes if b in dy.axes}
-        return dy.rename(inverse) if inverse else dy
-
-    def shifted(self, line: ir.Shift, dy: Expr) -> Expr:
-        """The adjoint of a shift."""
-        g = self.along(dy, *(d for d in line.out.dims if d.axis == line.axis))
-        return self.index_form(ir.Shift, g, g.dims, line.axis, -line.by)
+    def _like(self, x: ir.Var, dims: tuple[ir.Dim, ...]) -> ir.Var:
+        return self.p.new_var(None, "C" if x.kind == "C" else "H", x.rows, None, dims)
 
 
 def _resized(dim: ir.Dim, like: ir.Var) -> ir.Dim:

@@ -43,8 +43,8 @@ def _line(line: ir.Line, table: Mapping[sp.Basic, sp.Basic]) -> ir.Line:
         case ir.InputMatrix() | ir.InputVector():
             return dataclasses.replace(line, var=_put_in(line.var, table), multiplier=_put_in(line.multiplier, table))
         case (
-            ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window()
-            | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.IndexLine()
+            | ir.Reduce() | ir.Softmax()
         ):  # fmt: skip
             return line
         case _:

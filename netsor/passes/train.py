@@ -15,7 +15,7 @@ the steps before are one family over the axis `past` for every use: a constant n
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
@@ -23,8 +23,9 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
+from netsor.build import hints
 from netsor.build.constants import free_name
-from netsor.build.declared import as_program
+from netsor.build.declared import Holder, as_program
 from netsor.build.expressions import Expr
 from netsor.build.program import Program
 from netsor.build.quantity import nested
@@ -50,9 +51,10 @@ Vars = dict[ir.Var, ir.Var]
 
 
 def train(
-    p: Program, inputs: Any, targets: Any, steps: int, lr: Any, loss: Any = "mse", reduction: str = "mean",
-    test_inputs: Any = None, batches: Any = None, momentum: Any = 0, weight_decay: Any = 0, freeze: Sequence[str] = (),
-    kernels: Sequence[int] = (),
+    p: Program | Holder, inputs: hints.Inputs, targets: hints.ArrayLike, steps: int,
+    lr: hints.Real | Mapping[str, hints.Real], loss: str | sp.Expr = "mse", reduction: str = "mean",
+    test_inputs: hints.Inputs | None = None, batches: Iterable[Iterable[int]] | None = None, momentum: hints.Real = 0,
+    weight_decay: hints.Real = 0, freeze: Sequence[str] = (), kernels: Sequence[int] = (),
 ) -> Program:  # fmt: skip
     """The program of p trained for some steps of SGD on given samples, in the maximal update parametrisation.
 

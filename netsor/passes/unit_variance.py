@@ -45,8 +45,8 @@ def _line(line: ir.Line, variances: Mapping[ir.Var, ir.Scale]) -> ir.Line:
         case ir.InputVector():
             return _vector(line, variances)
         case (
-            ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window()
-            | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.IndexLine()
+            | ir.Reduce() | ir.Softmax()
         ):  # fmt: skip
             return line
         case _:

@@ -142,7 +142,7 @@ class Unrolled:
                 return self._reduce(line, index, name)
             case ir.Softmax():
                 return self._softmax(line, index, name)
-            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+            case ir.IndexLine():
                 return self._moved(line, index, name)
             case _:
                 assert_never(line)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
 
 import numpy as np
 
 from netsor import ir
+from netsor.indexing import index_map
 from netsor.run.expressions import Array
 from netsor.sizes import number
 
@@ -53,20 +53,11 @@ def fitting(lines: Sequence[ir.Line], width: int, features: Mapping[str, int] | 
 def _fits(line: ir.Line, sizes: Sizes) -> bool:
     if any(s < 1 for s in sizes.axes(line.out)):
         return False
-    match line:
-        case ir.At():
-            size = sizes.size(line.of.size(line.axis))
-            return -size <= line.index < size
-        case ir.Place():
-            size = sizes.size(line.out.size(line.axis))
-            return -size <= line.index < size
-        case (
-            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
-            | ir.Moment() | ir.Window() | ir.Unwindow() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
-        ):  # fmt: skip
-            return True
-        case _:
-            assert_never(line)
+    if not isinstance(line, ir.IndexLine):
+        return True
+    m = index_map(line)
+    read = m.ends(line)[1]
+    return all(-(n := sizes.size(read.size(r.axis))) <= r.offsets[0] < n for r in m.fixed)
 
 
 def aligned(value: Array, have: Sequence[ir.Axis], want: Sequence[ir.Axis], tail: int) -> Array:

@@ -79,8 +79,8 @@ def _read(line: ir.Line) -> Sequence[ir.Var]:
             named = [v for i, v in enumerate(line.args) if ir.arg(i) in free]
             return [*named, *(c for j, c in enumerate(line.params) if ir.param(j) in free)]
         case (
-            ir.InputMatrix() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Window() | ir.Unwindow()
-            | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+            ir.InputMatrix() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.IndexLine() | ir.Reduce()
+            | ir.Softmax()
         ):  # fmt: skip
             return inputs_of(line)
         case _:
@@ -139,10 +139,8 @@ def _line(line: ir.Line, found: Mapping[ir.Var, Signature], blocks: Blocks, rule
             return _softmax(line, found)
         case ir.Reduce():
             return _largest(found[line.of]) if line.op == "max" else found.get(line.of, ZERO)
-        case ir.Shift():
-            return found.get(line.of, ZERO)  # the state before a scan's first element is zero
-        case ir.Trsp() | ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Rename():
-            return found.get(line.of, ZERO)  # linear in one argument
+        case ir.Trsp() | ir.IndexLine():
+            return found.get(line.of, ZERO)  # linear in one argument; before a scan's first element it is zero
         case _:
             assert_never(line)
 

@@ -14,6 +14,7 @@ from typing import assert_never
 import sympy as sp
 
 from netsor import ir
+from netsor.indexing import index_map
 from netsor.text.expressions import Writer, normal, number
 from netsor.text.notation import index_form, name_text, ref
 from netsor.text.printer import Listing
@@ -56,7 +57,7 @@ class _Formal:
         for line in self.p.lines:
             text = self.line(line)
             if text:
-                yield f"{_RULES[type(line)]:<7} {text}"
+                yield f"{_rule(line):<7} {text}"
         for o in self.p.outputs:
             scale = "" if o.scale == 1 else f"{number(o.scale)} "
             yield f"output  {o.name} = {scale}{ref(o.readout)} · {self.named(o.vector)} / √n"
@@ -70,9 +71,8 @@ class _Formal:
                 return self.listing.line(line)
             case ir.Nonlin() | ir.Moment():
                 return self._coordinatewise(line)
-            case ir.At() | ir.Rename():
-                self._index(line)
-                return ""
+            case ir.IndexLine():
+                return self._index(line)
             case ir.MatMul():
                 return f"{ref(line.out)} := {ref(line.matrix)} {self.named(line.vector)}"
             case ir.Reduce():
@@ -82,8 +82,6 @@ class _Formal:
                 return f"{ref(line.out)} := softmax[{name_text(line.axis.name)}]({self.named(line.of)}{mask})"
             case ir.Trsp():
                 return f"{ref(line.out)} := {ref(line.of)}ᵀ"
-            case ir.Window() | ir.Unwindow() | ir.Place() | ir.Shift():
-                return f"{ref(line.out)} := {index_form(line)}"
             case _:
                 assert_never(line)
 
@@ -98,16 +96,17 @@ class _Formal:
             return f"{ref(line.out)} := (1/n) Σ_α {body if body.isidentifier() else f'({body})'}"
         return f"{ref(line.out)} := {body}"
 
-    def _index(self, line: ir.At | ir.Rename) -> None:
-        """Compose an index form with the function and with the name of its argument."""
-        if isinstance(line, ir.At):
-            change: Mapping[str, str] = {name_text(line.axis.name): str(line.index)}
-        else:
-            change = {name_text(old.name): name_text(new.name) for old, new in line.axes}
+    def _index(self, line: ir.IndexForm) -> str:
+        """An element or a family by other axes is composed with the function and with the name of its argument."""
+        m = index_map(line)
+        if m.transposed or m.outside != "never":
+            return f"{ref(line.out)} := {index_form(line)}"
+        change = {name_text(r.axis.name): str(r.offsets[0]) if r.at is None else name_text(r.at.name) for r in m.reads}
         value = self.value(line.of)
         table = {s: self.symbol(self.leaves[s].indexed(change)) for s in value.free_symbols}
         self.collapsed[line.out] = value.xreplace(table)
         self.names[line.out] = self.leaf(line.of).indexed(change)
+        return ""
 
     # ------------------------------------------------------------ values
 
@@ -133,8 +132,26 @@ class _Formal:
         return Writer(names, self.listing.functions.text).text(expr)
 
 
-_RULES: dict[type, str] = {
-    ir.InputMatrix: "A", ir.InputVector: "G", ir.InputScalar: "C", ir.Data: "", ir.Trsp: "Trsp", ir.MatMul: "MatMul",
-    ir.Nonlin: "Nonlin", ir.Moment: "Moment", ir.Reduce: "FOR", ir.Softmax: "Moment", ir.Window: "FOR",
-    ir.Unwindow: "FOR", ir.Place: "FOR", ir.Shift: "FOR", ir.At: "", ir.Rename: "",
-}  # fmt: skip
+def _rule(line: ir.Line) -> str:
+    """The rule of the paper that makes a line; data are given."""
+    match line:
+        case ir.InputMatrix():
+            return "A"
+        case ir.InputVector():
+            return "G"
+        case ir.InputScalar():
+            return "C"
+        case ir.Data():
+            return ""
+        case ir.Trsp():
+            return "Trsp"
+        case ir.MatMul():
+            return "MatMul"
+        case ir.Nonlin():
+            return "Nonlin"
+        case ir.Moment() | ir.Softmax():
+            return "Moment"
+        case ir.Reduce() | ir.IndexLine():
+            return "FOR"
+        case _:
+            assert_never(line)

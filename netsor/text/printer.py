@@ -8,7 +8,8 @@ from typing import assert_never, cast
 import sympy as sp
 
 from netsor import facts, ir
-from netsor.facts import axes_named, axis_dim, inputs_of
+from netsor.facts import axes_named, inputs_of
+from netsor.sizes import axis_dim
 from netsor.text.expressions import Writer, normal, number
 from netsor.text.names import FunctionNames, array_text
 from netsor.text.notation import index_form, label, name_text, ref, size_text
@@ -78,10 +79,7 @@ class Listing:
         match line:
             case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data():
                 return self._input(line)
-            case (
-                ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow() | ir.At()
-                | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
-            ):  # fmt: skip
+            case ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.IndexLine() | ir.Reduce() | ir.Softmax():
                 return f"{self._left(line)} := {self.right(line)}{self._over(line)}"
             case _:
                 assert_never(line)
@@ -138,7 +136,7 @@ class Listing:
             case ir.Softmax():
                 of = ref(line.of) if line.mask is None else f"{ref(line.of)}, {ref(line.mask)}"
                 return f"softmax[{name_text(line.axis.name)}]({of})"
-            case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename():
+            case ir.IndexLine():
                 return index_form(line)
             case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data():
                 raise AssertionError(line)

@@ -1,16 +1,54 @@
-"""Functions of the variables of one scope: two sides, derivatives; degrees of homogeneous functions."""
+"""Functions of the variables of one scope: two sides, derivatives, products; degrees of homogeneous functions."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple, cast
 
 import sympy as sp
 
+from netsor.compilers.derive.entries.values import Expect, Radial, Value
 from netsor.errors import CheckError
 from netsor.functions import Head
 
 Z = sp.Symbol("z", real=True)
+
+
+@cache
+def variable(i: int) -> sp.Symbol:
+    """The i-th variable of an expectation."""
+    return sp.Symbol(f"z{i}", real=True)
+
+
+@lru_cache(maxsize=4096)
+def separated(expr: sp.Expr, x: sp.Symbol, y: sp.Symbol) -> tuple[sp.Expr, sp.Expr] | None:
+    """expr = f(x) g(y), or None."""
+    f: list[sp.Expr] = []
+    g: list[sp.Expr] = []
+    for factor in sp.Mul.make_args(expr):
+        has = factor.has(x), factor.has(y)
+        if has == (True, True):
+            return None
+        (g if has[1] else f).append(factor)
+    return sp.Mul(*f), sp.Mul(*g)
+
+
+def of_one(v: Expect) -> sp.Expr | None:
+    """f of E f(u), in z; None for several variables and where scalars stand in it."""
+    return v.f.xreplace({variable(0): Z}) if len(v.law.means) == 1 and not v.params else None
+
+
+def of_two(v: Expect) -> tuple[sp.Expr, sp.Expr] | None:
+    """f and g of E f(u)g(v), both in z; None for any other expectation."""
+    if len(v.law.means) != 2 or v.params:
+        return None
+    found = separated(v.f, variable(0), variable(1))
+    return None if found is None else (found[0].xreplace({variable(0): Z}), found[1].xreplace({variable(1): Z}))
+
+
+def by_quadrature(v: Value) -> bool:
+    """Is a value an expectation of several Gaussians or over batches, taken at nodes?"""
+    return isinstance(v, Radial) or (isinstance(v, Expect) and len(v.law.means) > 1 and of_two(v) is None)
 
 
 class Sides(NamedTuple):

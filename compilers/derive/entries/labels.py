@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import assert_never
 
 import sympy as sp
 
 from netsor import ir
+from netsor.indexing import Read, index_map
 
 LONGEST = 18
 
@@ -38,21 +38,17 @@ def of_expression(expr: sp.Expr) -> str:
 
 
 def of_index_form(line: ir.IndexForm, of: str) -> str:
-    match line:
-        case ir.Window():
-            return f"{of}_window"
-        case ir.Unwindow():
-            return f"{of}_unwindow"
-        case ir.At():
-            return f"{of}_{_place(line.index)}"
-        case ir.Place():
-            return f"{of}_in_{_place(line.index)}"
-        case ir.Shift():
-            return f"{of}_{'prev' if line.by > 0 else 'next'}"
-        case ir.Rename():
-            return f"{of}_{'_'.join(new.name for _, new in line.axes)}"
-        case _:
-            assert_never(line)
+    m = index_map(line)
+    if m.tap is not None:
+        return f"{of}_{'unwindow' if m.transposed else 'window'}"
+    return "_".join([of, *(["in"] if m.transposed else []), *map(_read, m.reads)])
+
+
+def _read(r: Read) -> str:
+    (offset,) = r.offsets
+    if r.at is None:
+        return _place(offset)
+    return r.at.name if r.is_identity else "prev" if offset < 0 else "next"
 
 
 def _place(index: int) -> str:

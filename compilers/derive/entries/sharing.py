@@ -6,41 +6,28 @@ Expectations of homogeneous functions do without a factor of their covariances: 
 
 from __future__ import annotations
 
-from typing import Any, assert_never, cast
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
 
 import networkx as nx
 import sympy as sp
 
-from netsor.compilers.derive.entries.functions_of import degree
+from netsor.compilers.derive.entries.arithmetic import add, factors, mul, rebuilt, rewrite, split, summands
+from netsor.compilers.derive.entries.functions_of import degree, of_two
+from netsor.compilers.derive.entries.indices import Copy, Index, Renaming, Sym
+from netsor.compilers.derive.entries.traversal import walk
 from netsor.compilers.derive.entries.values import (
+    SECOND_MOMENT,
     Access,
-    Add,
-    Constant,
     Entry,
-    Expect1,
-    Expect2,
-    ExpectJ,
-    FeatureDim,
-    Fn,
-    Given,
-    Gram,
-    Ind,
-    Mul,
+    Expect,
+    Law,
     Num,
     Radial,
-    Renaming,
-    SizeValue,
     Soft,
     Sum,
-    Sym,
     Value,
-    add,
-    map_children,
-    mul,
-    rewrite,
-    split,
-    sum_over,
-    walk,
 )
 
 Terms = dict[Value, tuple[sp.Expr, Value]]  # canonical form → the number in front, and the term without it
@@ -54,21 +41,21 @@ def share(entries: list[Entry]) -> bool:
     readers: Any = nx.DiGraph()
     for e in entries:
         readers.add_node(e)
-        readers.add_edges_from((v.entry, e) for v in walk(cast(Value, e.value)) if isinstance(v, Access))
+        readers.add_edges_from((v.entry, e) for v in walk(e.value) if isinstance(v, Access))
     pairs = [e for e in entries if e.space == "pair" and not e.recurrent]
-    bases: dict[Any, list[tuple[Entry, Terms]]] = {}
+    bases: dict[Hashable, list[tuple[Entry, Terms]]] = {}
     for e in pairs:
-        own = _terms(cast(Value, e.value), e.dims)
-        if e.kind == "K" and own and _worth(own):
+        own = _terms(e.value, e.dims)
+        if e.kind == SECOND_MOMENT and own and _worth(own):
             bases.setdefault(_shape(e), []).append((e, own))
     renamed = False
     for e in pairs:
         known = sorted(bases.get(_shape(e), ()), key=lambda x: -len(x[1]))
         free = [(o, t) for o, t in known if o is not e]
-        value = cast(Value, e.value)
+        value = e.value
         e.value = _read(value, e, free, readers)
-        if isinstance(value, Mul) and e.value is value:
-            e.value = mul(*(_read(f, e, free, readers) for f in value.args))
+        if e.value is value and len(factors(value)) > 1:
+            e.value = mul(*(_read(f, e, free, readers) for f in factors(value)))
         renamed = renamed or (e.value != value and isinstance(split(e.value)[1], Access))
     return renamed
 
@@ -85,11 +72,11 @@ def _read(v: Value, e: Entry, bases: list[tuple[Entry, Terms]], readers: Any) ->
         if len(ratios) == 1 and not nx.has_path(readers, e, base):
             readers.add_edge(base, e)
             others = [mul(Num(c), t) for key, (c, t) in terms.items() if key not in inside]
-            return add(mul(Num(ratios.pop()), Access(base, "m", e.dims)), *others)
+            return add(mul(Num(ratios.pop()), Access(base, Copy.SHORTER, e.dims)), *others)
     return v
 
 
-def _shape(e: Entry) -> Any:
+def _shape(e: Entry) -> Hashable:
     return tuple((d.size, d.copy) for d in e.dims), e.deltas
 
 
@@ -101,7 +88,7 @@ def _worth(terms: Terms) -> bool:
 def _terms(value: Value, dims: tuple[Sym, ...]) -> Terms | None:
     if any(isinstance(v, Radial | Soft) for v in walk(value)):
         return None
-    parts = [_split(t) for t in (value.args if isinstance(value, Add) else (value,))]
+    parts = [_split(t) for t in summands(value)]
     return {_canonical(t, dims): (c, t) for c, t in parts}
 
 
@@ -111,7 +98,7 @@ def _split(t: Value) -> tuple[sp.Expr, Value]:
 
 def _canonical(v: Value, dims: tuple[Sym, ...]) -> Value:
     """The value with its symbols numbered by their places."""
-    table: dict[Sym, Any] = {d: d._replace(number=-1 - i, label="") for i, d in enumerate(dims)}
+    table: dict[Sym, Index] = {d: d._replace(number=-1 - i, label="") for i, d in enumerate(dims)}
     for x in walk(v):
         if isinstance(x, Sum) and x.sym not in table:
             table[x.sym] = x.sym._replace(number=-1000 - len(table), label="")
@@ -123,33 +110,16 @@ def _canonical(v: Value, dims: tuple[Sym, ...]) -> Value:
 
 def unscaled(v: Value) -> Value:
     """E f(u)g(v) at c·K as c^((p + q)/2) times that at K, where f and g are homogeneous of degrees p and q."""
-    match v:
-        case Access():
-            return v
-        case Add():
-            return add(*(unscaled(a) for a in v.args))
-        case Mul():
-            return mul(*(unscaled(a) for a in v.args))
-        case Sum():
-            return sum_over(v.sym, unscaled(v.body))
-        case Expect2():
-            return _unscaled(cast(Expect2, map_children(v, unscaled)))
-        case (
-            Num() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Ind() | Fn() | Soft() | Expect1()
-            | ExpectJ() | Radial()
-        ):  # fmt: skip
-            return map_children(v, unscaled)
-        case _:
-            assert_never(v)
+    new = rebuilt(v, unscaled)
+    sides = of_two(new) if isinstance(new, Expect) and new.law.centred else None
+    return new if sides is None or not isinstance(new, Expect) else _unscaled(new, *sides)
 
 
-def _unscaled(v: Expect2) -> Value:
-    if v.m1 is not None or v.m2 is not None:
-        return v
-    (c, k11), (d, k22), (e, k12) = split(v.k11), split(v.k22), split(v.k12)
+def _unscaled(v: Expect, f: sp.Expr, g: sp.Expr) -> Value:
+    (c, k11), (d, k22), (e, k12) = map(split, (*v.law.variances, *v.law.covariances))
     if not c == d == e or c == 1 or not c.is_positive:
         return v
-    p, q = degree(v.f), degree(v.g)
+    p, q = degree(f), degree(g)
     if p is None or q is None or (p + q) % 2:
         return v
-    return mul(Num(c ** ((p + q) // 2)), Expect2(v.f, v.g, k11, k22, k12, None, None))
+    return mul(Num(c ** ((p + q) // 2)), replace(v, law=Law((k11, k22), (k12,), v.law.means)))

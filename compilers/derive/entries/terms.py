@@ -8,20 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from netsor.compilers.derive.entries.values import (
-    ONE,
-    ZERO,
-    Ind,
-    Index,
-    Renaming,
-    Sym,
-    Value,
-    add,
-    mul,
-    rewrite,
-    sum_over,
-    symbols,
-)
+from netsor.compilers.derive.entries.arithmetic import add, mul, rewrite, sum_over
+from netsor.compilers.derive.entries.indices import Index, Renaming, Sym
+from netsor.compilers.derive.entries.traversal import symbols
+from netsor.compilers.derive.entries.values import ONE, ZERO, Ind, Value
 
 Deltas = frozenset[tuple[Sym, Sym]]
 Term = tuple[Deltas, Value]
@@ -60,7 +50,7 @@ def single(value: Value) -> Terms:
     return () if value == ZERO else ((NONE, value),)
 
 
-def right_to_left(deltas: Deltas) -> dict[Sym, Index]:
+def right_to_left(deltas: Deltas) -> dict[Sym, Sym]:
     return {r: left for left, r in deltas}
 
 
@@ -75,7 +65,7 @@ def swap(terms: Terms) -> Terms:
     """Left and right exchanged: the value now carries the other symbols."""
     out = []
     for deltas, value in terms:
-        table: dict[Sym, Index] = {left: r for left, r in deltas}
+        table = {left: r for left, r in deltas}
         out.append((frozenset((r, left) for left, r in deltas), rewrite(value, Renaming(table))))
     return collect(out)
 

@@ -25,7 +25,6 @@ from netsor.compilers.expectation.blocks.scratch import (
     Scratch,
     covers,
     current,
-    current_trace,
     empty,
     of_elements,
     product,
@@ -286,31 +285,6 @@ def _tabulated(f: Fn, g: Fn, block: Block) -> Tensor | None:
     return found[0].to(k12.dtype)
 
 
-def _traced(
-    trace: fused.Trace, f: Fn, g: Fn, given: tuple[Tensor, ...], means: tuple[Mean, Mean], same: bool
-) -> Tensor:
-    found = formulas.rule(f, g) if means == (None, None) and all(isinstance(k, Tensor) for k in given) else None
-    if found is None:
-        raise fused.Untraceable(
-            "a function without a formula of few operations (relu, erf, gelu, their like and derivatives have one)"
-        )
-    report("closed form", 0.0)
-    k11, k22, k12 = given
-    own = _own_value(trace, f, g, k11) if same else None
-    block = fused.TracedBlock(trace, k11, k22, k12, found[1], own is not None)
-    out = found[0](block)
-    return out if block.own is None or own is None else torch.where(block.own, own, out)
-
-
-def _own_value(trace: fused.Trace, f: Fn, g: Fn, k: Tensor) -> Tensor | None:
-    """E f(u)g(u) without a branch; None without a formula, unless the variance is known outside of the block."""
-    found = formulas.homogeneous_own(f, g)
-    if found is None:
-        return trace.single(k, (f, g), 0.0) if trace.known(k) else None
-    factor, power = found
-    return k.clamp(min=0) * factor if power else torch.full_like(k, factor).masked_fill(k <= 0, formulas.at_zero(f, g))
-
-
 def repaired(out: Tensor, mask: Tensor | None, given: tuple[Tensor, ...], exact: Exact) -> Tensor:
     """The entries of the mask again, by `exact` over flat float64 covariances."""
     if mask is None:
@@ -331,9 +305,6 @@ def E2(
 
     `same`: u and v are one variable of two inputs; `slope`: E f′(u)g′(v) is asked for next.
     """
-    trace = current_trace()
-    if trace is not None:
-        return _traced(trace, f, g, (k11, k22, k12), (m1, m2), same)
     if m1 is None and m2 is None and all(isinstance(k, Tensor) for k in (k11, k22, k12)):
         found = pair(f, g, k11, k22, k12, same, slope)
         if found is not None:

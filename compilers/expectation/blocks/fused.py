@@ -1,4 +1,4 @@
-"""Expectations of whole blocks without a branch, for blocks that are compiled as one (`ns.compile(…, fuse=True)`).
+"""Expectations of pairs without a branch, for blocks that are compiled as one (`compilers.native`).
 
 With r = k12/√(k11·k22), u = 1 − |r|, s = √u, and the functions P and Q of u that are smooth on [0, 1],
 arccos|r| = s·P(u) and √(1 − r²) − |r|·arccos|r| = s³·Q(u), so that with θ = arccos r
@@ -21,10 +21,6 @@ from torch import Tensor
 NEAR = {torch.float32: 1e-3, torch.float64: 1e-5}  # 1 − |r| below this is near
 POINTS = {torch.float32: 8, torch.float64: 19}  # Chebyshev points of P; one fewer for Q
 INNER = {torch.float32: 6, torch.float64: 15}  # of R
-
-
-class Untraceable(Exception):
-    """An expectation that has no formula without a branch."""
 
 
 # ---------------------------------------------------------------- polynomials
@@ -98,70 +94,17 @@ class Geometry:
         return torch.where(self.size <= 0.5, inner * (2 / math.pi), torch.where(self.r >= 0, rest, -rest))
 
 
-# ---------------------------------------------------------------- what a trace knows
-
-
-class Trace:
-    """Of the block that is being traced: which samples meet, functions of the variances, and how near |r| comes to 1.
-
-    `rows` `[n, 1]` and `cols` `[1, m]` number the samples. `single(k, which, noise)` is a function of a variance,
-    computed outside of the block where the variance is `known` there: "inverse" 1/√(k + noise), "root" √(k/2π), or for
-    a pair of functions E f(u)g(u).
-    """
-
-    def __init__(
-        self,
-        rows: Tensor,
-        cols: Tensor,
-        single: Callable[[Tensor, Any, float], Tensor],
-        known: Callable[[Tensor], bool],
-    ) -> None:
-        self.rows, self.cols, self.single, self.known = rows, cols, single, known
-        self.nearest: Tensor | None = None  # the largest |r| of each pair, [n, m]
-        self._last: tuple[Tensor, float, Geometry] | None = None
-
-    def geometry(
-        self, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float], own: Tensor | None
-    ) -> Geometry:
-        if k12.dtype not in POINTS:
-            raise Untraceable(f"{k12.dtype} (it is for float32 and float64)")
-        if noise[0] != noise[1]:
-            raise Untraceable("a product of two different smooth functions")
-        if self._last is None or self._last[0] is not k12 or self._last[1] != noise[0]:
-            inverses = self.single(k11, "inverse", noise[0]), self.single(k22, "inverse", noise[1])
-            found = Geometry(k12, *inverses)
-            self._last = (k12, noise[0], found)
-            size = found.size if own is None else found.size.masked_fill(own, 0.0)
-            largest = size.flatten(2).amax(2) if size.dim() > 2 else size
-            self.nearest = largest if self.nearest is None else torch.maximum(self.nearest, largest)
-        return self._last[2]
-
-    def own(self, k11: Tensor, k22: Tensor, k12: Tensor) -> Tensor | None:
-        """Where the two variables are those of one input at one place: a mask that broadcasts to k12."""
-        half, odd = divmod(k12.dim() - 2, 2)
-        mask = (self.rows == self.cols).reshape(len(self.rows), self.cols.shape[1], *[1] * (k12.dim() - 2))
-        if k11.shape[2:] == k12.shape[2:] == k22.shape[2:]:
-            return mask
-        sizes = k12.shape[2 : 2 + half]
-        if odd or k11.shape[2:] != (*sizes, *[1] * half) or k22.shape[2:] != (*[1] * half, *sizes):
-            return None
-        for axis, size in enumerate(sizes):
-            place = torch.arange(size, device=k12.device)
-            behind = half - 1 - axis
-            first, second = place.view(size, *[1] * (behind + half)), place.view(size, *[1] * behind)
-            mask = mask & (first == second)
-        return mask
+# ---------------------------------------------------------------- blocks
 
 
 class TracedBlock:
-    """A block as the rules of `fast` want it, while it is traced."""
+    """A block as the formulas want it (`formulas`), without a branch."""
 
-    def __init__(
-        self, trace: Trace, k11: Tensor, k22: Tensor, k12: Tensor, noise: tuple[float, float], same: bool
-    ) -> None:
-        self.trace, self.k11, self.k22, self.k12, self.noise = trace, k11, k22, k12, noise
-        self.own = trace.own(k11, k22, k12) if same else None
-        self.geometry = trace.geometry(k11, k22, k12, noise, self.own)
+    k11: Any
+    k22: Any
+    k12: Any
+    noise: tuple[float, float]
+    geometry: Geometry
 
     @property
     def complement(self) -> Tensor:
@@ -172,10 +115,6 @@ class TracedBlock:
     def opposite(self) -> Tensor:
         """−r."""
         return -self.geometry.r
-
-    def relu(self) -> Tensor:
-        roots = (self.trace.single(k, "root", 0.0) for k in (self.k11, self.k22))
-        return self.geometry.relu(*roots)
 
     def step(self) -> Tensor:
         return self.geometry.step()

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.blocks.buffers import Buffers
-from netsor.compilers.expectation.blocks.fused import Trace
 
 Key = tuple[Any, ...]
 Pick = Callable[[Tensor, int], Tensor]
@@ -28,7 +27,6 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self.trace: Trace | None = None
         self.near: Tensor | None = None
         self.watching = False
         self.tangents = False
@@ -78,23 +76,17 @@ def current() -> Scratch | None:
     return _current.get()
 
 
-def current_trace() -> Trace | None:
-    """Of the block that is being traced, if one is."""
-    own = _current.get()
-    return None if own is None else own.trace
-
-
 def empty(shape: torch.Size, like: Tensor) -> Tensor:
     """As `like.new_empty(shape)`, in memory that another tensor of the block has left where there is some."""
     own = _current.get()
-    if own is None or own.trace is not None:
+    if own is None:
         return like.new_empty(shape)
     return own.buffers.empty(shape, like.dtype, like.device)
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     """x·y, a tensor of its own."""
-    if current_trace() is not None or not isinstance(x, Tensor) or not covers(x, y):
+    if not isinstance(x, Tensor) or not covers(x, y):
         return x * y
     return torch.mul(x, y, out=empty(x.shape, x))
 

@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.gauss import EPS, common_shape
+from netsor.compilers.expectation.report import divergent
 from netsor.compilers.expectation.series.interpolate import FEWEST, interpolated
 
 RANGE = 13.0
 NODES = 16
 WIDTH = 0.5
 MAX_LEVEL = 5
+MOST_AT_ENDS = 1e-3  # of E f², beyond |z| = RANGE − WIDTH
 CHUNK = 1 << 21  # node values held at once
 
 
@@ -120,7 +122,8 @@ Integrand = Callable[[Tensor], Tensor]
 def probe(f: Integrand, kinks: tuple[float, ...], sigma: Tensor, m: Tensor | None) -> tuple[int, float]:
     """The level at which halving the panels changes nothing, and what it still changes, relative to √E f².
 
-    Judged on the entries of largest σ and |m|, by E f, E f² and E f·(a wave), at this level and the next.
+    Judged on the entries of largest σ and |m|, by E f, E f² and E f·(a wave), at this level and the next. InputError
+    (NT603) where much of E f² comes from the end of the range, since then E f² is infinite or far from what is summed.
     """
     sigma, m = _extremes(sigma, m)
     waves = 17.0
@@ -131,12 +134,15 @@ def probe(f: Integrand, kinks: tuple[float, ...], sigma: Tensor, m: Tensor | Non
         values = f(sigma * r.z if m is None else m + sigma * r.z)
         size = (r.w * values**2).sum(0).sqrt() + 1e-300
         now = torch.stack([(r.w * values).sum(0), size, (r.w * torch.cos(waves * r.z + 1) * values).sum(0)]) / size
+        ends = (r.w * values**2 * (r.z.abs() > RANGE - WIDTH)).sum(0) / size**2
+        if bool((ends > MOST_AT_ENDS).any()):
+            raise divergent()
         if previous is not None:
             error = float((now - previous).abs().max())
             if not error > 64 * EPS:
-                return level - 1, error
+                return level - 1, max(error, float(ends.max()))
         previous = now
-    return MAX_LEVEL, error
+    return MAX_LEVEL, max(error, float(ends.max()))
 
 
 def _extremes(sigma: Tensor, m: Tensor | None) -> tuple[Tensor, Tensor | None]:

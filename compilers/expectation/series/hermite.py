@@ -89,7 +89,7 @@ def _tails(f: Fn, a: Tensor, scale: Tensor) -> list[float]:
     relative = ratio(a, scale) ** 2
     later = relative.flip(0).cumsum(0).flip(0)
     rest = (1 - later[0]).clamp(min=0) + EPS
-    tail = (later - relative + rest).sqrt().amax(1)
+    tail = (later - relative + rest).amax(1).sqrt()
     out: list[float] = tail.tolist()
     degree = _degree(f)
     return out if degree is None else [0.0 if k >= degree else t for k, t in enumerate(out)]

@@ -172,15 +172,15 @@ def _scanned(L: Lifter, cell: Cell, x: Any, place: int, starts: Sequence[Value],
         if s.power != 0:
             raise L.refuse("NT811", f"an initial state of the order n^{s.power}", "an initial state of order 1")
     dims = inputs[0].dims
-    shapes = [(*dims[:-1], cell.declare(dims[-1])), dims]  # of a state and of an LSTM's cell
+    shapes = [(*dims[:-1], cell.declare(dims[-1])), dims][: len(starts)]  # of a state, and of an LSTM's cell
 
-    def step(*previous: Expr) -> Any:
-        found = cell(inputs, [Value(d, e) for d, e in zip(shapes, previous, strict=False)])
-        return tuple(s.expr for s in found) if len(found) > 1 else found[0].expr
+    def step(*previous: Expr) -> tuple[Expr, ...]:
+        found = cell(inputs, [Value(d, e) for d, e in zip(shapes, previous, strict=True)])
+        return tuple(s.expr for s in found)
 
     init = tuple(0 if is_zero(s) else s.expr for s in starts)
-    states = L.program.scan(axis, init[0] if len(init) == 1 else init, step, reverse=reverse)
-    return [Value(d, s) for d, s in zip(shapes, states if isinstance(states, tuple) else (states,), strict=False)]
+    states = L.program.scan(axis, init, step, reverse=reverse)
+    return [Value(d, s) for d, s in zip(shapes, states, strict=True)]
 
 
 def _time(L: Lifter, dim: Dim) -> ir.Axis:

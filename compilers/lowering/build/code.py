@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Hashable
 from typing import Any, cast
 
-from netsor.compilers.derive.entries.values import Copy
+from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.lowering.plan.arrays import Permute, Same, Slice
 from netsor.compilers.lowering.plan.operands import Into, Kind, Layout, Name, Operand
 from netsor.compilers.lowering.plan.operations import Box, Contract, Expect2, Total
@@ -14,7 +14,7 @@ from netsor.compilers.lowering.plan.order import Note, Statement
 from netsor.compilers.lowering.plan.positions import Measure, Size, Strided
 
 Users = tuple[str, ...]  # the results that need a statement
-BOTH: frozenset[Copy] = frozenset((1, 2))
+BOTH: frozenset[Copy] = frozenset((Copy.FIRST, Copy.SECOND))
 
 
 class Code:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from netsor import ir
-from netsor.compilers.derive.entries.values import Sym
+from netsor.compilers.derive.entries.indices import Copy, Sym
 from netsor.compilers.derive.nodes import unsupported
 from netsor.compilers.lowering.build.reads import FEATURE
 from netsor.compilers.lowering.build.scope import NOTHING, Scope
@@ -14,14 +14,15 @@ from netsor.compilers.lowering.plan import arrays as do
 from netsor.compilers.lowering.plan.operands import Array, Layout, Mark, Operand
 from netsor.compilers.lowering.plan.operations import Apply
 from netsor.compilers.lowering.plan.order import Store
+from netsor.indexing import IndexMap, index_map
 
-LINE: frozenset[Any] = frozenset(("s",))
+LINE = frozenset((Copy.OWN,))
 
 
 class DataArrays:
     """The statements that make the arrays of coordinatewise functions of data."""
 
-    def __init__(self, program: Any, scope: Scope) -> None:
+    def __init__(self, program: ir.ProgramLike, scope: Scope) -> None:
         self.line = {x.out: x for x in program.lines}
         self.scope = scope
         self.done: set[ir.Var] = set()
@@ -38,23 +39,19 @@ class DataArrays:
 
     @staticmethod
     def _array(var: ir.Var, features: bool) -> Array:
-        return Array(var.name, "s", _layout(var.axes, var, features))
+        return Array(var.name, Copy.OWN, _layout(var.axes, var, features))
 
     def _made(self, line: ir.Line) -> Operand:
         match line:
             case ir.Nonlin():
                 return self._nonlin(line)
-            case ir.Rename():
-                return self.need(line.of)
-            case ir.At():
-                return self._at(line)
+            case ir.IndexLine():
+                return self._moved(line)
             case ir.Reduce():
                 return self._make(do.Reduce, line.out, self.need(line.of), line.op, self._dim(line.of, line.axis))
-            case ir.Window():
-                return self._window(line)
             case (
                 ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul()
-                | ir.Moment() | ir.Unwindow() | ir.Place() | ir.Shift() | ir.Softmax()
+                | ir.Moment() | ir.Softmax()
             ):  # fmt: skip
                 raise unsupported(f"the data line {line.out.name}")
             case _:
@@ -67,11 +64,6 @@ class DataArrays:
     @staticmethod
     def _dim(var: ir.Var, axis: ir.Axis) -> int:
         return 1 + var.axes.index(axis)
-
-    def _at(self, line: ir.At) -> Operand:
-        before = line.of.axes.index(line.axis)
-        marks = (*[Mark.KEEP] * (1 + before), line.index)
-        return self._make(do.Slice, line.out, self.need(line.of), marks)
 
     def _nonlin(self, line: ir.Nonlin) -> Operand:
         args = [self._arranged(self.need(v), v, v.axes, line.out.axes, True) for v in line.args]
@@ -90,20 +82,42 @@ class DataArrays:
         base = self.scope.code.make(do.Numbers, Layout(0, (None,) * len(var.axes), NOTHING), line.limit, stem=var.name)
         return self._arranged(base, var, var.axes, axes, False)
 
-    def _window(self, line: ir.Window) -> Operand:
-        """[n, positions, taps, feature] by gathering along every axis of the window."""
-        if line.outside == "drop":
+    def _moved(self, line: ir.IndexForm) -> Operand:
+        """Elements gathered; families by other axes are the same arrays."""
+        m = index_map(line)
+        if m.transposed or m.outside == "drop":
             raise unsupported(f"the data line {line.out.name}")
-        rest = [a for a in line.of.axes if a not in line.axes]
-        dims = tuple(self._dim(line.of, a) for a in line.axes)
-        sizes = tuple(self.scope.size(line.out.size(a), "s") for a in line.axes)
-        offsets, stride = tuple(map(tuple, line.offsets)), tuple(line.stride)
+        if m.is_renaming:
+            return self.need(line.of)
+        return self._element(line, m) if m.fixed else self._gathered(line, m)
+
+    def _element(self, line: ir.IndexForm, m: IndexMap) -> Operand:
+        positions = {r.axis: r.offsets[0] for r in m.fixed}
+        marks = (Mark.KEEP, *(positions.get(a, Mark.KEEP) for a in line.of.axes))
+        last = max(i for i, mark in enumerate(marks) if mark is not Mark.KEEP)
+        return self._make(do.Slice, line.out, self.need(line.of), marks[: last + 1])
+
+    def _gathered(self, line: ir.IndexForm, m: IndexMap) -> Operand:
+        """[n, positions, taps, feature] by gathering along every axis that is read, at one tap where there is none."""
+        axes = [r.axis for r in m.reads]
+        moving = [r.at for r in m.reads if r.at is not None]
+        rest = [a for a in line.of.axes if a not in axes]
+        dims = tuple(self._dim(line.of, a) for a in axes)
+        sizes = tuple(self.scope.size(line.out.size(a), Copy.OWN) for a in moving)
+        offsets = tuple(zip(*(r.offsets for r in m.reads), strict=True))
+        stride = tuple(r.stride for r in m.reads)
         of = self.need(line.of)
-        have = [*line.axes, line.tap, *rest]
+        have = [*moving, *([] if m.tap is None else [m.tap]), *rest]
         self.scope.code.stem = line.out.name
-        found = self.scope.code.make(
-            do.Windows, _layout(have, line.out, True), of, dims, offsets, stride, sizes, line.outside == "wrap"
-        )
+        axes_have = _layout(have, line.out, True)
+        at_tap = axes_have
+        if m.tap is None:
+            before, after = axes_have.axes[: len(moving)], axes_have.axes[len(moving) :]
+            at_tap = axes_have._replace(axes=(*before, None, *after))
+        found: Operand = self.scope.code.make(do.Windows, at_tap, of, dims, offsets, stride, sizes, m.outside == "wrap")
+        if m.tap is None:
+            marks = (*[Mark.KEEP] * (1 + len(moving)), 0)
+            found = self.scope.code.make(do.Slice, axes_have, found, marks, stem=line.out.name)
         return self._arranged(found, line.out, have, line.out.axes, True)
 
     def _arranged(
@@ -135,4 +149,4 @@ def _layout(axes: Sequence[ir.Axis], var: ir.Var, features: bool) -> Layout:
 
 
 def _sym(axis: ir.Axis, var: ir.Var) -> Sym:
-    return Sym(0, var.size(axis), "s", axis.name)
+    return Sym(0, var.size(axis), Copy.OWN, axis.name)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.entries.values import Access, Expect1, Expect2, ExpectJ, Num, Radial, Sym, Value
+from netsor.compilers.derive.entries.functions_of import of_one, of_two, variable
+from netsor.compilers.derive.entries.indices import Sym
+from netsor.compilers.derive.entries.values import SECOND_MOMENT, Access, Expect, Law, Num, Radial, Value
 from netsor.compilers.lowering.build.scope import NOTHING, Scope
 from netsor.compilers.lowering.plan import arrays
 from netsor.compilers.lowering.plan import operations as do
@@ -15,37 +17,48 @@ from netsor.compilers.lowering.plan.operands import Layout, Operand
 from netsor.functions import Head
 
 Emit = Callable[[Scope, Value, Sequence[Sym]], Operand]
-Z = sp.Symbol("z", real=True)
 
 
-def one_variable(scope: Scope, v: Expect1, order: Sequence[Sym], emit: Emit) -> Operand:
+def expectation(scope: Scope, v: Expect, order: Sequence[Sym], emit: Emit) -> Operand:
+    """E F of one variable, of two as a product, or of several by quadrature."""
+    one, two = of_one(v), of_two(v)
+    if one is not None:
+        return _one_variable(scope, one, v.law, order, emit)
+    return _joint(scope, v, order, emit) if two is None else _two_variables(scope, two, v, order, emit)
+
+
+def _one_variable(scope: Scope, f: sp.Expr, law: Law, order: Sequence[Sym], emit: Emit) -> Operand:
     """E f(u), as E g(u)h(u) where f is a product whose factors have closed forms."""
-    if v.params:
-        f = v.f.xreplace({Z: sp.Symbol("z0", real=True)})
-        return joint(scope, ExpectJ(f, (v.k,), (v.mean,), v.params), order, emit)
-    k = emit(scope, v.k, order)
-    mean = None if v.mean is None else emit(scope, v.mean, order)
-    functions = _two_factors(v.f) or (v.f,)
-    return scope.code.make(do.Expect1, scope.broadcast(k, mean), functions, k, mean)
+    (k,), (mean,) = _law(scope, law.variances, law.means, order, emit)
+    return scope.code.make(do.Expect1, scope.broadcast(k, mean), _two_factors(f) or (f,), k, mean)
 
 
-def two_variables(scope: Scope, v: Expect2, order: Sequence[Sym], emit: Emit) -> Operand:
+def _two_variables(
+    scope: Scope, sides: tuple[sp.Expr, sp.Expr], v: Expect, order: Sequence[Sym], emit: Emit
+) -> Operand:
     """E f(u)g(v)."""
-    covariances = tuple(emit(scope, x, order) for x in (v.k11, v.k22, v.k12))
-    means = tuple(None if m is None else emit(scope, m, order) for m in (v.m1, v.m2))
+    cov = (*v.law.variances, *v.law.covariances)
+    (k11, k22, k12), (m1, m2) = _law(scope, cov, v.law.means, order, emit)
+    covariances, means = (k11, k22, k12), (m1, m2)
     layout = scope.broadcast(*covariances, *means)
-    return scope.code.make(do.Expect2, layout, v.f, v.g, covariances, means, _is_one_variable(v), v in scope.sloped)
+    return scope.code.make(do.Expect2, layout, *sides, covariances, means, _is_one_variable(v.law), v in scope.sloped)
 
 
-def joint(scope: Scope, v: ExpectJ, order: Sequence[Sym], emit: Emit) -> Operand:
+def _law(
+    scope: Scope, cov: tuple[Value, ...], means: tuple[Value | None, ...], order: Sequence[Sym], emit: Emit
+) -> tuple[tuple[Operand, ...], tuple[Operand | None, ...]]:
+    covariances = tuple(emit(scope, c, order) for c in cov)
+    return covariances, tuple(None if m is None else emit(scope, m, order) for m in means)
+
+
+def _joint(scope: Scope, v: Expect, order: Sequence[Sym], emit: Emit) -> Operand:
     """E F(u₀, u₁, …) by quadrature."""
-    variables = tuple(sp.Symbol(f"z{i}", real=True) for i in range(len(v.means)))
+    variables = tuple(variable(i) for i in range(len(v.law.means)))
     table = (*variables, *(ir.param(i) for i in range(len(v.params))))
-    covariances = tuple(emit(scope, c, order) for c in v.cov)
-    means = tuple(None if m is None else emit(scope, m, order) for m in v.means)
+    covariances, means = _law(scope, v.law.triangle, v.law.means, order, emit)
     params = tuple(emit(scope, c, order) for c in v.params)
     layout = scope.broadcast(*covariances, *means, *params)
-    return scope.code.make(do.ExpectJ, layout, v.f, table, covariances, means, _joint_kinks(v.f), params)
+    return scope.code.make(do.ExpectJ, layout, v.f, table, covariances, means, _joint_kinks(v.f, variables), params)
 
 
 def radial(scope: Scope, v: Radial, order: Sequence[Sym], emit: Emit) -> Operand:
@@ -88,17 +101,17 @@ def _square(
     return scope.code.make(do.Square, Layout(scope.leads, (*front, *rows, *cols), of), x, *sizes)
 
 
-def _joint_kinks(f: sp.Expr) -> tuple[int, ...] | None:
+def _joint_kinks(f: sp.Expr, variables: tuple[sp.Symbol, ...]) -> tuple[int, ...] | None:
     """The variables at whose zeros F has its kinks; None when a kink lies anywhere else."""
-    kinked: set[str] = set()
+    kinked: set[int] = set()
     for h in f.atoms(Head):
         if not h.spec.kinks:
             continue
         factors = [x.as_base_exp()[0] for a in h.args for x in sp.Mul.make_args(a) if not x.is_number]
-        if any(k != 0 for k in h.spec.kinks) or not all(x.is_Symbol and x.name[0] == "z" for x in factors):
+        if any(k != 0 for k in h.spec.kinks) or not all(x in variables for x in factors):
             return None
-        kinked |= {x.name for x in factors}
-    return tuple(sorted(int(n[1:]) for n in kinked))
+        kinked |= {variables.index(x) for x in factors}
+    return tuple(sorted(kinked))
 
 
 def _two_factors(f: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
@@ -115,13 +128,13 @@ def _two_factors(f: sp.Expr) -> tuple[sp.Expr, sp.Expr] | None:
     return (factors[0], factors[1]) if len(factors) == 2 else None
 
 
-def _is_one_variable(v: Expect2) -> bool:
+def _is_one_variable(law: Law) -> bool:
     """Are u and v one variable of two inputs, at indices of their own or at the same ones?"""
-    a, b, c = v.k11, v.k22, v.k12
-    if not (isinstance(a, Access) and isinstance(b, Access) and isinstance(c, Access)) or v.m1 or v.m2:
+    (a, b), (c,) = law.variances, law.covariances
+    if not (isinstance(a, Access) and isinstance(b, Access) and isinstance(c, Access)) or not law.centred:
         return False
-    nodes = {r.node for r in (*a.entry.refs, *c.entry.refs)}
+    nodes = {r.what for r in (*a.entry.refs, *c.entry.refs)}
     if a.entry is not b.entry or a.entry.space != "input" or c.entry.space != "pair" or len(nodes) != 1:
         return False
-    plain = all(isinstance(i, Sym) for i in c.idx) and a.entry.kind == c.entry.kind == "K"
+    plain = all(isinstance(i, Sym) for i in c.idx) and a.entry.kind == c.entry.kind == SECOND_MOMENT
     return plain and (c.idx == a.idx + b.idx or c.idx == a.idx == b.idx)

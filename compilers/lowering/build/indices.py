@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from netsor.compilers.derive.entries.values import Const, Index, Inv, Off, Sym, Win
+from netsor.compilers.derive.entries.indices import Const, Index, Inv, Off, Sym, Win
 from netsor.compilers.lowering.build.scope import NOTHING, Scope
 from netsor.compilers.lowering.plan.operands import Layout, Name, Place
 from netsor.compilers.lowering.plan.positions import Along, Back, Grid, Inverse, Taps, Window

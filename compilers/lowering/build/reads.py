@@ -8,25 +8,16 @@ from typing import cast
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.entries.values import (
-    Access,
-    Const,
-    Constant,
-    Copy,
-    Given,
-    Gram,
-    Index,
-    Inv,
-    Sym,
-    Win,
-    index_symbols,
-)
+from netsor.compilers.derive.entries.indices import Const, Copy, Index, Inv, Sym, Win, copy_over, index_symbols
+from netsor.compilers.derive.entries.values import Access, Constant, Given, Gram
 from netsor.compilers.lowering.build.code import BOTH
 from netsor.compilers.lowering.build.indices import index, pick, step
 from netsor.compilers.lowering.build.scope import NOTHING, Scope
 from netsor.compilers.lowering.plan import arrays as do
 from netsor.compilers.lowering.plan.operands import Layout, Mark, Operand, Place
 from netsor.compilers.lowering.plan.order import Read
+
+SIDED = (Copy.FIRST, Copy.SECOND, Copy.SHORTER)  # what runs over an axis of one input or of both, among pairs
 
 
 def access(scope: Scope, v: Access, order: Sequence[Sym]) -> Operand:
@@ -41,7 +32,7 @@ def given(scope: Scope, v: Given | Constant, order: Sequence[Sym]) -> Operand:
     """A scalar given with the program or with each sample, or an index as a number."""
     kept = scope.kept(order)
     if isinstance(v, Given):
-        sizes = [Sym(0, d.size, v.copy if not isinstance(d.size, int) else 0, d.axis.name) for d in v.var.dims]
+        sizes = [Sym(0, d.size, copy_over(d.size, v.copy), d.axis.name) for d in v.var.dims]
         array = scope.array(v.var, v.copy, sizes)
         base, layout, copy = cast(Operand, array), array.layout, v.copy
     elif isinstance(v.array, sp.Symbol):
@@ -51,7 +42,7 @@ def given(scope: Scope, v: Given | Constant, order: Sequence[Sym]) -> Operand:
         at = index(scope, v.idx[0], kept)
         return scope.code.make(do.Number, scope.broadcast(at) or Layout(0, (), NOTHING), at)
     else:
-        sizes, copy = [cast(Sym, i) for i in v.idx], cast(Copy, 0)
+        sizes, copy = [cast(Sym, i) for i in v.idx], Copy.NONE
         layout = Layout(0, tuple(s if isinstance(s, Sym) else None for s in v.idx), NOTHING)
         base = scope.code.make(do.Numbers, layout, v.array, stem=v.name)
     if all(isinstance(i, Sym | Const) for i in v.idx):
@@ -74,14 +65,14 @@ def _rows(scope: Scope, var: ir.Var, copy: Copy, idx: tuple[Sym, ...]) -> Operan
     base = scope.array(var, copy, (*idx, FEATURE))
     other = tuple(
         (k, scope.extent(i), None) for k, i in enumerate(idx, scope.leads)
-        if scope.space == "pair" and not isinstance(i.size, int) and i.copy in (1, 2, "m") and i.copy != copy
+        if scope.space == "pair" and not isinstance(i.size, int) and i.copy in SIDED and i.copy != copy
     )  # fmt: skip
     if not other:
         return base
     return scope.code.make(do.Fit, base.layout, base, other, stem=scope.stem(base))
 
 
-FEATURE = Sym(-2, ir.SizeOf("feature"), 0, "feature")  # the last dimension of data
+FEATURE = Sym(-2, ir.SizeOf("feature"), Copy.NONE, "feature")  # the last dimension of data
 
 
 # ---------------------------------------------------------------- recurrences
@@ -174,12 +165,12 @@ def _fitted(
 def _owned(scope: Scope, d: Sym, i: Sym, copy: Copy) -> bool:
     """Does a data-sized symbol run over the same sequence as the entry's dimension?"""
     own = _side(d, copy)
-    return isinstance(i.size, int) or scope.space == "input" or own not in (1, 2, "m") or i.copy == own
+    return isinstance(i.size, int) or scope.space == "input" or own not in SIDED or i.copy == own
 
 
 def _side(d: Sym, copy: Copy) -> Copy:
     """Whose size an entry's dimension has, read in the given copy."""
-    return d.copy if d.copy in (1, 2, "m") else copy
+    return d.copy if d.copy in SIDED else copy
 
 
 def align(scope: Scope, base: Operand, layout: Layout | None, found: list[Sym], kept: list[Sym]) -> Operand:

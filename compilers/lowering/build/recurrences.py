@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import cast
 
-from netsor.compilers.derive.entries.values import Copy, Entry, Sym, Value
+from netsor.compilers.derive.entries.indices import Copy, Sym
+from netsor.compilers.derive.entries.values import Entry
 from netsor.compilers.lowering.build.code import BOTH
 from netsor.compilers.lowering.build.lifetimes import freed
 from netsor.compilers.lowering.build.scope import NOTHING, Scope
@@ -15,8 +15,8 @@ from netsor.compilers.lowering.plan.operands import Layout, Name, Operand
 from netsor.compilers.lowering.plan.order import Cell, Loop, Put, Step, Wave
 from netsor.compilers.lowering.schedule import Block, direction, loop_dims, wave_order
 
-OWN: frozenset[Copy] = frozenset(("s",))
-WAVE = Sym(-1, 0, 0, "wave")
+OWN = frozenset((Copy.OWN,))
+WAVE = Sym(-1, 0, Copy.NONE, "wave")
 
 
 def recurrence(scope: Scope, block: Block, notes: Mapping[Entry, str]) -> None:
@@ -61,7 +61,7 @@ def _loop(scope: Scope, block: Block, notes: Mapping[Entry, str]) -> None:
         inner = scope.inside(code=code, loops=at)
         code.note(notes.get(e))
         order = [d for i, d in enumerate(e.dims) if i not in scope.looped[e]]
-        value = emit(inner, cast(Value, e.value), order)
+        value = emit(inner, e.value, order)
         own = {value} if isinstance(value, Name) else set()
         steps.append(Step(scope.cells[e], tuple(at.values()), tuple(s for _, s in freed(code.lines, own)), value))
     scope.code.add(Loop(tuple(steps), direction(block) < 0))
@@ -78,7 +78,7 @@ def _wave(scope: Scope, block: Block, notes: Mapping[Entry, str]) -> None:
         inner = scope.inside(code=code, loops=at, wave=WAVE, current=current)
         order = [d for i, d in enumerate(e.dims) if i not in scope.looped[e]]
         code.note(notes.get(e))
-        value = emit(inner, cast(Value, e.value), order)
+        value = emit(inner, e.value, order)
         layout = Layout(scope.leads, (WAVE, *order), BOTH)
         current[e] = code.named(value, f"{e.name}_w", layout, "step")
         code.add(Put(scope.cells[e], (one, two), current[e]))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
+import sympy as sp
+
 from netsor import ir
-from netsor.compilers.derive.entries.values import Access, Entry, Expect2, Given, Gram, Value, walk
+from netsor.compilers.derive.entries.functions_of import of_two
+from netsor.compilers.derive.entries.indices import Copy
+from netsor.compilers.derive.entries.traversal import walk
+from netsor.compilers.derive.entries.values import Access, Entry, Expect, Given, Gram, Law, Value
 from netsor.compilers.derive.recursion import Recursion, Result, entries_in
 from netsor.compilers.lowering.atoms import is_slope
 from netsor.compilers.lowering.build.code import Code, Users
@@ -48,7 +53,7 @@ class _Builder:
         code = Code(pairs=False)
         scope = Scope("input", code, self.names)
         data = DataArrays(self.r.program, scope)
-        for var in dict.fromkeys(x for e in self.r.used for v in walk(cast(Value, e.value)) for x in _arrays(v)):
+        for var in dict.fromkeys(x for e in self.r.used for v in walk(e.value) for x in _arrays(v)):
             data.need(var)
         for block in self.blocks:
             if block[0].space != "pair":
@@ -62,7 +67,7 @@ class _Builder:
         return do.Each(tuple(code.sizes), body, kept)
 
     def _read_by_pairs(self) -> list[Entry]:
-        readers = [cast(Value, e.value) for b in self.blocks for e in b if e.space == "pair"]
+        readers = [e.value for b in self.blocks for e in b if e.space == "pair"]
         readers += [r.value for r in (*self.r.results.values(), *self.r.terms.values()) if not is_single(r)]
         found: dict[Entry, None] = {}
         for v in readers:
@@ -106,9 +111,9 @@ class _Builder:
         code = scope.code
         code.stem = e.name
         code.note(self.notes.get(e))
-        value = emit(scope, cast(Value, e.value), e.dims)
+        value = emit(scope, e.value, e.dims)
         layout = scope.layout(value)
-        if not _has_samples(cast(Value, e.value)):
+        if not _has_samples(e.value):
             axes = () if layout is None else layout.axes
             axes = (*((None,) * (len(e.dims) - len(axes))), *axes)
             layout = Layout(0 if e.space == "const" else scope.leads, axes, NOTHING)
@@ -118,21 +123,23 @@ class _Builder:
 
 def _sloped(blocks: list[Block]) -> frozenset[Value]:
     """E f(u)g(v) for which E f′(u)g′(v) of the same variables is asked for too, outside of recurrences."""
-    values = [v for b in blocks if len(b) == 1 and not reads_itself(b[0]) for v in walk(cast(Value, b[0].value))]
-    same: dict[tuple[Value, ...], list[Expect2]] = {}
+    values = [v for b in blocks if len(b) == 1 and not reads_itself(b[0]) for v in walk(b[0].value)]
+    same: dict[Law, list[tuple[Expect, tuple[sp.Expr, sp.Expr]]]] = {}
     for v in values:
-        if isinstance(v, Expect2) and v.m1 is None and v.m2 is None:
-            same.setdefault((v.k11, v.k22, v.k12), []).append(v)
+        sides = of_two(v) if isinstance(v, Expect) and v.law.centred else None
+        if isinstance(v, Expect) and sides is not None:
+            same.setdefault(v.law, []).append((v, sides))
     return frozenset(
-        v for group in same.values() for v in group for w in group if is_slope(v.f, w.f) and is_slope(v.g, w.g)
-    )
+        v for group in same.values() for v, (f, g) in group for _, (df, dg) in group
+        if is_slope(f, df) and is_slope(g, dg)
+    )  # fmt: skip
 
 
 def _has_samples(v: Value) -> bool:
     """Does a value read something with sample dimensions?"""
     return any(
         isinstance(x, Gram)
-        or (isinstance(x, Given) and x.copy != 0)
+        or (isinstance(x, Given) and x.copy is not Copy.NONE)
         or (isinstance(x, Access) and x.entry.space != "const")
         for x in walk(v)
     )
@@ -146,7 +153,7 @@ def is_single(r: Result) -> bool:
     """Is a result one of each input alone (a returned scalar)?"""
     spaces = {e.space for e in entries_in(r.value)}
     copies = {v.copy for v in walk(r.value) if isinstance(v, Access)}
-    return r.kind == "scalar" and "pair" not in spaces and 2 not in copies
+    return r.kind == "scalar" and "pair" not in spaces and Copy.SECOND not in copies
 
 
 def _notes(recursion: Recursion) -> dict[Entry, str]:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from netsor import ir
-from netsor.compilers.derive.entries.values import Copy, Entry, Sym, Value
+from netsor.compilers.derive.entries.indices import Copy, Sym
+from netsor.compilers.derive.entries.values import Entry, Value
 from netsor.compilers.lowering.build.code import Code
 from netsor.compilers.lowering.plan.operands import Array, Extent, Layout, Name, Operand, Quantity
 from netsor.compilers.lowering.plan.order import Cell
 from netsor.compilers.lowering.plan.positions import SameSize, Size, Strided
 from netsor.sizes import fold
 
-SIDES: dict[Copy, str] = {1: "_a", 2: "_b", "m": "", 0: "_a", "s": ""}
+SIDES = {Copy.FIRST: "_a", Copy.SECOND: "_b", Copy.SHORTER: "", Copy.NONE: "_a", Copy.OWN: ""}
 NOTHING: frozenset[Copy] = frozenset()
 
 
@@ -49,8 +50,8 @@ class Scope:
     def owner(self, copy: Copy) -> Copy:
         """The input that a copy means."""
         if self.space == "input":
-            return "s"
-        return copy if copy in (2, "m") else 1
+            return Copy.OWN
+        return copy if copy in (Copy.SECOND, Copy.SHORTER) else Copy.FIRST
 
     def entry(self, e: Entry, copy: Copy) -> Name | Quantity:
         """An entry as a statement reads it, of the input that the copy means."""
@@ -71,7 +72,7 @@ class Scope:
             copies = frozenset((x.copy,)) if own is not None and own.leads else NOTHING
             if own is None:
                 return None
-            axes = (s._replace(copy=x.copy) if s is not None and s.copy == "s" else s for s in own.axes)
+            axes = (s._replace(copy=x.copy) if s is not None and s.copy is Copy.OWN else s for s in own.axes)
             return Layout(2 * own.leads, tuple(axes), copies)
         return x.layout if isinstance(x, Name | Array) else None
 
@@ -117,9 +118,9 @@ class Scope:
 
     def whole(self, size: ir.Size, copy: Copy) -> Extent:
         """The size of an axis whose positions wrap, which is that of both inputs when both are indexed at once."""
-        if self.owner(copy) != "m":
+        if self.owner(copy) is not Copy.SHORTER:
             return self.size(size, copy)
-        one, two = self.size(size, 1), self.size(size, 2)
+        one, two = self.size(size, Copy.FIRST), self.size(size, Copy.SECOND)
         if isinstance(one, int):
             return one
         return self.code.make(SameSize, None, one, two, stem=one.stem.removesuffix("_a"), of="size")

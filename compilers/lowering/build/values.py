@@ -8,34 +8,30 @@ from typing import assert_never, cast
 import sympy as sp
 
 from netsor import ir
+from netsor.compilers.derive.entries.arithmetic import mul, split
+from netsor.compilers.derive.entries.functions_of import of_two
+from netsor.compilers.derive.entries.indices import Copy, Inv, Sym, Win
+from netsor.compilers.derive.entries.traversal import symbols
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
     Constant,
-    Expect1,
-    Expect2,
-    ExpectJ,
+    Expect,
     FeatureDim,
     Fn,
     Given,
     Gram,
     Ind,
-    Inv,
     Mul,
     Num,
     Radial,
     SizeValue,
     Soft,
     Sum,
-    Sym,
     Value,
-    Win,
-    mul,
-    split,
-    symbols,
 )
 from netsor.compilers.lowering.atoms import nearest
-from netsor.compilers.lowering.build.expectations import joint, one_variable, radial, two_variables
+from netsor.compilers.lowering.build.expectations import expectation, radial
 from netsor.compilers.lowering.build.indices import index
 from netsor.compilers.lowering.build.reads import access, align, given, gram
 from netsor.compilers.lowering.build.scope import Scope
@@ -55,7 +51,7 @@ def emit(scope: Scope, v: Value, order: Sequence[Sym]) -> Operand:  # noqa: C901
             return scope.size(v.size, v.copy)
         case FeatureDim():
             return scope.code.make(
-                positions.Features, None, scope.array(v.var, 1, ()), stem=f"{v.var.name}_features", of="size"
+                positions.Features, None, scope.array(v.var, Copy.FIRST, ()), stem=f"{v.var.name}_features", of="size"
             )
         case Add():
             return _sum(scope, v, order)
@@ -75,12 +71,8 @@ def emit(scope: Scope, v: Value, order: Sequence[Sym]) -> Operand:  # noqa: C901
             return gram(scope, v, order)
         case Ind():
             return _indicator(scope, v, order)
-        case Expect1():
-            return one_variable(scope, v, order, emit)
-        case Expect2():
-            return two_variables(scope, v, order, emit)
-        case ExpectJ():
-            return joint(scope, v, order, emit)
+        case Expect():
+            return expectation(scope, v, order, emit)
         case Radial():
             return radial(scope, v, order, emit)
         case _:
@@ -163,7 +155,7 @@ def _product(scope: Scope, v: Mul, order: Sequence[Sym]) -> Operand:
 
 def _is_fresh(scope: Scope, v: Value) -> bool:
     """Is what holds a value a tensor of pairs that nothing else reads?"""
-    return isinstance(v, Expect2 | Sum | Mul) and _is_tensor(scope, v)
+    return isinstance(v, Expect | Sum | Mul) and _is_tensor(scope, v)
 
 
 def _is_tensor(scope: Scope, v: Value) -> bool:
@@ -175,11 +167,11 @@ def _is_tensor(scope: Scope, v: Value) -> bool:
             return _is_tensor(scope, v.body)
         case Mul():
             return any(_is_tensor(scope, a) for a in v.args)
-        case Expect2():
-            return True
+        case Expect():
+            return of_two(v) is not None
         case (
             Num() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Ind() | Fn() | Soft()
-            | Expect1() | ExpectJ() | Radial()
+            | Radial()
         ):  # fmt: skip
             return False
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from netsor.compilers.derive.entries.values import Sym
+from netsor.compilers.derive.entries.indices import Sym
 from netsor.compilers.lowering.plan.operands import Extent, Making, Mark, Offsets, Operand, Place, View
 
 

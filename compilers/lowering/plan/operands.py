@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
-from netsor.compilers.derive.entries.values import Copy, Sym
+from netsor.compilers.derive.entries.indices import Copy, Sym
 
 
 class Layout(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from netsor.compilers.derive.entries.values import Sym
+from netsor.compilers.derive.entries.indices import Sym
 from netsor.compilers.lowering.plan.operands import Binary, Extent, Making, Name, Operand, View
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from netsor.compilers.derive.entries.values import Copy
+from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.lowering.plan.operands import Array, Extent, Making, Name, Offsets, Place
 
 

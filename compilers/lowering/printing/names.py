@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from netsor.compilers.derive.entries.values import Copy
+from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.lowering.functions import Functions
 from netsor.compilers.lowering.plan.operands import Array, Name, Operand, Quantity
 from netsor.compilers.lowering.plan.order import Cell, Statement
 from netsor.compilers.lowering.printing.rebinding import rebound
 
-OWNER: dict[Copy, str] = {1: "a.", 2: "b.", "s": ""}
+OWNER = {Copy.FIRST: "a.", Copy.SECOND: "b.", Copy.OWN: ""}
 
 
 class Names:

@@ -6,7 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import assert_never
 
-from netsor.compilers.derive.entries.values import Sym
+from netsor.compilers.derive.entries.indices import Sym
 from netsor.compilers.lowering.plan import operations as plan
 from netsor.compilers.lowering.plan.operands import Into, Name
 from netsor.compilers.lowering.printing.lines import Text, call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.lowering.plan import positions as plan
 from netsor.compilers.lowering.printing.lines import Text, call
 from netsor.compilers.lowering.printing.names import OWNER, Names, behind
@@ -14,7 +15,7 @@ def measure(names: Names, s: plan.Measure) -> Text:
     one = names.one
     match s:
         case plan.Size():
-            return Text(f"shorter[{s.axis!r}]" if s.copy == "m" else f"{OWNER[s.copy]}data.size[{s.axis!r}]")
+            return Text(f"shorter[{s.axis!r}]" if s.copy is Copy.SHORTER else f"{OWNER[s.copy]}data.size[{s.axis!r}]")
         case plan.Strided():
             return call("rt.strided", one(s.of), one(s.minus), one(s.stride))
         case plan.SameSize():

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import assert_never
 
 from netsor import ir
 from netsor.build.program import Program
 from netsor.checker.independence.bplike import bp_like
 from netsor.checker.independence.clauses import BPLike
 from netsor.errors import NetsorError
+from netsor.indexing import index_map
 from netsor.run.shapes import fitting
 from netsor.run.work import Work
 
@@ -52,13 +52,4 @@ def _told_apart(p: Program) -> bool:
 
 def _singled_out(line: ir.Line) -> tuple[ir.Axis, ...]:
     """The axes whose elements a line does not treat alike."""
-    match line:
-        case ir.At() | ir.Place():
-            return (line.axis,)
-        case (
-            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
-            | ir.Moment() | ir.Window() | ir.Unwindow() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
-        ):  # fmt: skip
-            return ()
-        case _:
-            assert_never(line)
+    return tuple(r.axis for r in index_map(line).fixed) if isinstance(line, ir.IndexLine) else ()

@@ -25,6 +25,7 @@ class Extreme:
     where: str
     value: str
     order: float  # log|e| grows like |x|^order; 0 at a singular point
+    pole: float = 0.0  # |e| grows like |x − x₀|^−pole at a singular point; 0 for a logarithm
 
     def __str__(self) -> str:
         return f"at {self.where} it is {self.value}"
@@ -178,7 +179,8 @@ def at_points(e: sp.Expr, symbols: Sequence[sp.Symbol]) -> Extreme | None:
                 near = [_near(curve, i, point, root, sign, k) for k in (8, 16, 32)]
                 if all(v is not None for v in near) and near[2] > 1.4 * near[1] > 1.96 * near[0] > 0:
                     where = f"{curve.symbols[i]} = {mp.nstr(root, 5)} {'+' if sign > 0 else '-'} 1e-32"
-                    return Extreme(where, mp.nstr(near[2], 3), 0.0)
+                    pole = round(float(mp.log(near[2] / near[1], 10)) / 16, 3)
+                    return Extreme(where, mp.nstr(near[2], 3), 0.0, pole)
     return _at_origin(curve) if len(symbols) > 1 else None
 
 
@@ -192,6 +194,14 @@ def _at_origin(curve: Curve) -> Extreme | None:
                 curve.symbols, direction, strict=True))  # fmt: skip
             return Extreme(names, mp.nstr(near[2], 3), 0.0)
     return None
+
+
+def without_value(e: sp.Expr, symbol: sp.Symbol) -> float | None:
+    """A point at which e has no finite real value while it has one at others, all in general position."""
+    curve = Curve(e, [symbol])
+    points = [sign * scale * abs(_GENERIC[0]) for scale in (1.0, 0.1, 3.0) for sign in (1, -1)]
+    missing = [x for x in points if curve.at([mp.mpf(x)]) is None]
+    return missing[0] if 0 < len(missing) < len(points) else None
 
 
 def _near(curve: Curve, i: int, point: list[Any], root: Any, sign: int, k: int) -> Any:

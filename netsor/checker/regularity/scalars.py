@@ -19,6 +19,7 @@ from netsor import ir
 from netsor.checker.regularity.bounds import bound
 from netsor.checker.regularity.intervals import INF, Bound
 from netsor.facts import inputs_of
+from netsor.indexing import IndexMap, index_map
 from netsor.measure import written_size
 from netsor.run.expressions import Array, NoValue
 from netsor.run.flow import fixpoint
@@ -84,17 +85,21 @@ def _range(line: ir.Line, found: Mapping[ir.Var, Bound]) -> Bound:
         case ir.Reduce():
             of = found.get(line.of, _ANY)
             return _summed(of, line.of.size(line.axis)) if line.op == "sum" else of
-        case ir.At() | ir.Rename():
-            return found.get(line.of, _ANY)
-        case ir.InputMatrix() | ir.InputVector() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Unwindow():
+        case ir.IndexLine():
+            return _moved(index_map(line), found.get(line.of, _ANY))
+        case ir.InputMatrix() | ir.InputVector() | ir.Data() | ir.Trsp() | ir.MatMul():
             return _ANY
-        case ir.Window() | ir.Place() | ir.Shift():
-            return _with_zero(found.get(line.of, _ANY))
         case _:
             assert_never(line)
 
 
 _ANY = Bound()
+
+
+def _moved(m: IndexMap, of: Bound) -> Bound:
+    if m.transposed and m.tap is not None:
+        return _ANY  # a sum
+    return _with_zero(of) if m.transposed or m.outside != "never" else of
 
 
 @lru_cache(maxsize=4096)

@@ -28,7 +28,7 @@ def line_diagnostics(line: ir.Line) -> Iterator[Diagnostic]:
             yield from _matmul(line)
         case ir.Nonlin() | ir.Moment():
             yield from _coordinatewise(line)
-        case ir.Window() | ir.Unwindow() | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce():
+        case ir.IndexLine() | ir.Reduce():
             if line.of.kind == "A":
                 yield _error(line, "NT102", f"{line.of} is a matrix: index forms are of vectors and scalars")
         case ir.Softmax():

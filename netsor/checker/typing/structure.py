@@ -15,6 +15,7 @@ import numpy as np
 from netsor import ir
 from netsor.errors import Diagnostic, Location
 from netsor.facts import input_vectors, inputs_of
+from netsor.indexing import Read, index_map
 from netsor.run.flow import spans
 from netsor.run.lines import blocks, covariances
 
@@ -140,17 +141,10 @@ def _breaks(line: ir.Line, shift: ir.Shift) -> str | None:
     """Why a line may not be on the cycle of a scan, or None."""
     name = shift.axis.name
     match line:
-        case ir.Window() | ir.Unwindow():
-            problem, meets = f"reads a window of {line.of} over {name}", shift.axis in line.axes
+        case ir.IndexLine():
+            return next(filter(None, (_leaves(line, r, shift) for r in index_map(line).reads)), None)
         case ir.Reduce() | ir.Softmax():
-            problem, meets = f"reads all of {line.of} over {name}", line.axis == shift.axis
-        case ir.At() | ir.Place():
-            problem, meets = f"reads {line.of} at a fixed step of {name}", line.axis == shift.axis
-        case ir.Rename():
-            problem, meets = f"renames the axis {name} of {line.of}", any(shift.axis in pair for pair in line.axes)
-        case ir.Shift():
-            back = line.axis == shift.axis and line.by * shift.by < 0
-            problem, meets = f"shifts {line.of} the other way along {name}", back
+            return f"reads all of {line.of} over {name}" if line.axis == shift.axis else None
         case (
             ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul() | ir.Nonlin()
             | ir.Moment()
@@ -158,7 +152,22 @@ def _breaks(line: ir.Line, shift: ir.Shift) -> str | None:
             return None
         case _:
             assert_never(line)
-    return problem if meets else None
+
+
+def _leaves(line: ir.IndexForm, read: Read, shift: ir.Shift) -> str | None:
+    """Why a line that reads along the scan's axis needs other steps than those before its own, or None."""
+    m, name = index_map(line), shift.axis.name
+    if shift.axis not in (read.axis, read.at):
+        return None
+    if read.at is None:
+        return f"reads {line.of} at a fixed step of {name}"
+    if m.tap is not None or read.stride != 1:
+        return f"reads a window of {line.of} over {name}"
+    if read.axis != read.at:
+        return f"renames the axis {name} of {line.of}"
+    (ahead,) = read.offsets
+    back = (-ahead if m.transposed else ahead) * shift.by > 0
+    return f"shifts {line.of} the other way along {name}" if back else None
 
 
 # ---------------------------------------------------------------- covariances

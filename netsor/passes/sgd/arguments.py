@@ -10,6 +10,7 @@ import numpy as np
 import sympy as sp
 
 from netsor import ir
+from netsor.build import hints
 from netsor.build.expressions import Expr
 from netsor.build.program import Program, softmax
 from netsor.errors import CheckError, InputError, UnsupportedError
@@ -72,7 +73,7 @@ def _cross_entropy(classes: ir.Axis) -> Loss:
     return Loss(value, lambda f, y: softmax(f, classes) * y.sum(classes) - y)
 
 
-def target_array(targets: Any, count: int, outputs: int, loss: Any) -> Array:
+def target_array(targets: hints.ArrayLike, count: int, outputs: int, loss: str | sp.Expr) -> Array:
     """Targets `[sample]`, or `[sample, output]` of several outputs; classes are numbers from 0 or probabilities."""
     raw = np.asarray(targets)
     if loss == "cross-entropy" and raw.ndim == 1:
@@ -91,7 +92,7 @@ def target_array(targets: Any, count: int, outputs: int, loss: Any) -> Array:
 # ---------------------------------------------------------------- the schedule
 
 
-def batch_schedule(batches: Any, steps: int, count: int) -> list[tuple[int, ...]]:
+def batch_schedule(batches: Iterable[Iterable[int]] | None, steps: int, count: int) -> list[tuple[int, ...]]:
     """The samples of every step: all of them, or the given batches, again from the first when they are used up."""
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
         raise bad(f"steps is a whole number, 0 or more, got {steps!r}")
@@ -103,7 +104,7 @@ def batch_schedule(batches: Any, steps: int, count: int) -> list[tuple[int, ...]
     return [found[t % len(found)] for t in range(steps)]
 
 
-def _batch(batch: Iterable[Any], count: int) -> tuple[int, ...]:
+def _batch(batch: Iterable[int], count: int) -> tuple[int, ...]:
     raw = np.asarray(list(batch))
     if raw.ndim != 1 or raw.size == 0 or raw.dtype.kind not in "iu":
         raise bad(f"a batch is a list of sample numbers, got {batch!r}")
@@ -114,7 +115,7 @@ def _batch(batch: Iterable[Any], count: int) -> tuple[int, ...]:
     return found
 
 
-def kernel_steps(kernels: Any, steps: int) -> frozenset[int]:
+def kernel_steps(kernels: Sequence[int], steps: int) -> frozenset[int]:
     """The steps whose kernels are asked for."""
     raw = np.asarray(list(kernels) if isinstance(kernels, Iterable) else [None])
     if raw.size and (raw.ndim != 1 or raw.dtype.kind not in "iu" or not 0 <= raw.min() <= raw.max() <= steps):
@@ -152,7 +153,9 @@ def short(value: sp.Expr) -> sp.Expr:
     return value if rational else exact(float(value))
 
 
-def recursions(names: Sequence[str], lr: Any, momentum: Any, decay: Any) -> dict[str, Recursion]:
+def recursions(
+    names: Sequence[str], lr: hints.Real | Mapping[str, hints.Real], momentum: hints.Real, decay: hints.Real
+) -> dict[str, Recursion]:
     """One for every trained array; learning rates by name in a dict, where arrays that it lacks rest."""
     if not names:
         raise InputError(
@@ -167,7 +170,7 @@ def recursions(names: Sequence[str], lr: Any, momentum: Any, decay: Any) -> dict
     return {name: Recursion(_rate(f"lr of {name}", rates.get(name, 0)), mu, lam) for name in names}
 
 
-def _rate(what: str, value: Any) -> sp.Expr:
+def _rate(what: str, value: hints.Real) -> sp.Expr:
     try:
         found = exact(value)
     except (sp.SympifyError, TypeError, ValueError):

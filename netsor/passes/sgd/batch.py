@@ -24,6 +24,7 @@ from netsor.facts import closure, fan_in, inputs_of
 from netsor.functions import exact
 from netsor.indexing import size_at
 from netsor.passes.sgd.relabel import relabelled
+from netsor.run.inputs import by_name
 
 Array = np.ndarray[Any, Any]
 
@@ -103,8 +104,8 @@ class Batched:
             case ir.Nonlin() if line.out.kind == "X":
                 self._of_data(line)
             case (
-                ir.InputScalar() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.Window() | ir.Unwindow()
-                | ir.At() | ir.Place() | ir.Shift() | ir.Rename() | ir.Reduce() | ir.Softmax()
+                ir.InputScalar() | ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.IndexLine() | ir.Reduce()
+                | ir.Softmax()
             ):  # fmt: skip
                 self.program.add(self._copy(line))
             case _:
@@ -152,10 +153,7 @@ def given(p: Program, x: Any) -> dict[ir.Var, Array]:
         line.out for line in p.lines
         if isinstance(line, ir.Data) or (isinstance(line, ir.InputScalar) and (line.per_sample or line.limit is None))
     ]  # fmt: skip
-    named = x if isinstance(x, Mapping) else dict.fromkeys([v.name for v in lines][:1], x)
-    if {v.name for v in lines} != set(named):
-        names, got = ", ".join(v.name for v in lines) or "none", ", ".join(map(str, named)) or "none"
-        raise InputError(f"the program's inputs are {names}; {got} was given", code="NT604")
+    named = by_name([v.name for v in lines], x)
     arrays = {v: array(v.name, named[v.name], len(v.dims) + 1 + (v.kind == "X")) for v in lines}
     counts = {v.name: len(a) for v, a in arrays.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():

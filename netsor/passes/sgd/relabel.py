@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from netsor import ir
+from netsor.indexing import along
 
 
 def relabelled(
@@ -26,12 +27,10 @@ def relabelled(
             return replace(line, out=out, args=tuple(map(var, line.args)), params=tuple(map(var, line.params)))
         case ir.Trsp():
             return replace(line, out=out, of=var(line.of))
-        case ir.Window() | ir.Unwindow():
-            return replace(line, out=out, of=var(line.of), axes=tuple(map(axis, line.axes)), tap=axis(line.tap))
-        case ir.At() | ir.Place() | ir.Shift() | ir.Reduce():
+        case ir.IndexLine():
+            return along(line, out, var(line.of), axis)
+        case ir.Reduce():
             return replace(line, out=out, of=var(line.of), axis=axis(line.axis))
-        case ir.Rename():
-            return replace(line, out=out, of=var(line.of), axes=tuple((axis(a), axis(b)) for a, b in line.axes))
         case ir.Softmax():
             mask = None if line.mask is None else var(line.mask)
             return replace(line, out=out, of=var(line.of), axis=axis(line.axis), mask=mask)

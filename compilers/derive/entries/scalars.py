@@ -5,7 +5,9 @@ from __future__ import annotations
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.derive.entries.values import Fn, Num, Sym, Value, add, mul, size_value
+from netsor.compilers.derive.entries.arithmetic import add, mul, size_value
+from netsor.compilers.derive.entries.indices import Sym
+from netsor.compilers.derive.entries.values import Fn, Num, Value
 from netsor.errors import UnsupportedError
 
 

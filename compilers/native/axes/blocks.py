@@ -1,0 +1,130 @@
+"""Blocks of pairs of inputs with axes by a compiled C function: the same seam as `native.blocks.Native`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.budget.plan import blocks
+from netsor.compilers.evaluate.assembled import Band, Near, symmetrised
+from netsor.compilers.evaluate.inputs import Inputs
+from netsor.compilers.expectation.blocks.fused import NEAR
+from netsor.compilers.expectation.report import report
+from netsor.compilers.native.axes.library import Library
+from netsor.compilers.native.axes.printing.reader import PLAIN
+from netsor.compilers.native.axes.sides import Shapes, Sides
+from netsor.compilers.native.columns import Column, evaluate
+from netsor.compilers.native.expectations import Missing
+
+OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
+FEW = 4  # elements of an axis of inputs that nobody has seen
+SIDE = 256  # inputs of a side of a block
+
+
+class Tiles:
+    """The blocks of one kernel; `make` gives the library for a dtype and shapes."""
+
+    has_series = False
+
+    def __init__(
+        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None
+    ) -> None:
+        self.sides, self.make, self._threads = sides, make, threads
+        self._libraries: dict[tuple[torch.dtype, Shapes], Library | str] = {}
+
+    @property
+    def is_there(self) -> bool:
+        """Is a library compiled?"""
+        return any(isinstance(found, Library) and found.is_there for found in self._libraries.values())
+
+    def obstacle(self) -> str | None:
+        """What keeps the kernel, whatever the sizes of its inputs, from having tiles."""
+        found = self.library(next(iter(NEAR)), self.sides.nominal(lambda name: FEW))
+        return found if isinstance(found, str) else None
+
+    def usual(self, one: Inputs) -> Library | str:
+        """The library for inputs of these sizes, both sides alike."""
+        sizes = one.features()
+        return self.library(one.dtype, self.sides.nominal(sizes.__getitem__))
+
+    def library(self, dtype: torch.dtype, shapes: Shapes) -> Library | str:
+        """The library, or why there is none."""
+        key = dtype, shapes
+        if key not in self._libraries:
+            try:
+                self._libraries[key] = self.make(dtype, shapes)
+            except Missing as missing:
+                self._libraries[key] = str(missing)
+        return self._libraries[key]
+
+    # ------------------------------------------------------------ quantities of each input
+
+    def _tables(self, library: Library, a: Any, b: Any) -> list[list[Tensor]]:
+        """What the tiles read of each input, `[samples, elements]`; of one batch with itself once."""
+        known: dict[Any, Tensor] = {}
+        kept = [self.sides.flattened(a)]
+        kept.append(kept[0] if a is b else self.sides.flattened(b))
+
+        def table(each: Any, side: int, column: Column, size: int) -> Tensor:
+            key = 0 if a is b else side, column, size
+            if key not in known:
+                found = evaluate(column, kept[side]).to(each.data.dtype)
+                known[key] = found.expand(each.data.samples, size).contiguous()
+            return known[key]
+
+        sides = ((a, 0, 1), (b, 1, 2), (b, 1, PLAIN))
+        return [[table(each, side, *column) for column in library.columns[copy]] for each, side, copy in sides]
+
+    # ------------------------------------------------------------ bands
+
+    def band(self, a: Any, b: Any, band: Band) -> Near | None:
+        """Writes the kernels of all pairs of a band, and gives those near |ρ| = 1; None when torch has to take it."""
+        library = self.library(a.data.dtype, self.sides.shapes(a, b))
+        if isinstance(library, str):
+            return None
+        library.load()
+        one, two, plain = self._tables(library, a, b)
+        n, m = band.shape
+        near: list[Tensor] = []
+        for rows, cols in blocks(n, m, SIDE, band.own):
+            first, second, third = [t[rows] for t in one], [t[cols] for t in two], [t[cols] for t in plain]
+            same = band.own and rows == cols
+            found = self._block(library, first, second, third, (rows.stop - rows.start, cols.stop - cols.start), same)
+            for name, value in zip(library.results, found.kernels, strict=True):
+                place = _moved(rows, band.rows.start), _moved(cols, band.cols.start)
+                band.whole.put(name, symmetrised(value) if same else value, place)
+            near.append(found.near.nonzero() + torch.tensor([rows.start, cols.start]))
+            if sum(map(len, near)) * OFTEN > n * m + OFTEN:
+                return None
+            if cols.stop == m:
+                band.done(range(rows.start, rows.stop))
+        report("closed form", 0.0)
+        return Near(*torch.cat(near).unbind(1))
+
+    def _block(
+        self, library: Library, one: list[Tensor], two: list[Tensor], plain: list[Tensor], shape: tuple[int, int],
+        same: bool,
+    ) -> _Block:  # fmt: skip
+        """The kernels of some pairs; `same`: of inputs with themselves, those above the diagonal."""
+        # of blocks on the diagonal the fewest rows meet the first vector
+        pad = -shape[1] % library.lanes if same and library.torus is None else 0
+        out = [torch.empty((*shape, *own), dtype=library.dtype) for own in library.shapes]
+        near = torch.empty(shape, dtype=torch.bool)
+        threads = torch.get_num_threads() if self._threads is None else self._threads
+        columns = [library.packed(t, pad) for t in two]
+        library(one, columns, plain, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype], threads)
+        return _Block(out, near)
+
+
+class _Block(NamedTuple):
+    """Kernels `[n, m, …]`, and which pairs are near |ρ| = 1."""
+
+    kernels: list[Tensor]
+    near: Tensor
+
+
+def _moved(s: slice, by: int) -> slice:
+    return slice(s.start + by, s.stop + by)

@@ -1,0 +1,1 @@
+"""Nests → C text."""

@@ -1,0 +1,1 @@
+"""Statements of a plan → nests: what an element of each name is."""

@@ -1,0 +1,226 @@
+"""The pairs of a plan as nests over positions, for inputs of given sizes; what has none is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, assert_never
+
+import torch
+
+from netsor.compilers.evaluate.results import TERM
+from netsor.compilers.lowering.plan import arrays, operations, order, positions
+from netsor.compilers.lowering.plan.operands import Mark, Name, Place
+from netsor.compilers.native.axes.index import Index
+from netsor.compilers.native.axes.nests import Buffer, Cursor, Field
+from netsor.compilers.native.axes.sides import Shapes, Sides, count
+from netsor.compilers.native.axes.torus import Torus
+from netsor.compilers.native.axes.walk import fields, places, sums
+from netsor.compilers.native.axes.walk.expectations import Elements
+from netsor.compilers.native.axes.walk.fields import broadcast, pointwise
+from netsor.compilers.native.axes.walk.formulas import applied
+from netsor.compilers.native.axes.walk.offsets import Offsets
+from netsor.compilers.native.axes.walk.recurrences import loop, put, read_cell, wave
+from netsor.compilers.native.axes.walk.state import State
+from netsor.compilers.native.body import Value
+from netsor.compilers.native.expectations import Missing, Series
+from netsor.compilers.native.pairs import Functions
+from netsor.compilers.runtime.boxes import adjoint, forward
+
+
+class Walk(State):
+    """The statements of one tile."""
+
+    def __init__(
+        self, plan: order.Plan, sides: Sides, get: frozenset[str], functions: Functions, dtype: torch.dtype,
+        shapes: Shapes, own: bool, series: dict[Series, int], torus: Torus | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(sides, get, functions, dtype, shapes, own, series, torus)
+        self.offsets = Offsets(self)
+        self._expectations: dict[Cursor, Elements] = {}
+        self.run(plan.pairs.sizes)
+        self.run(plan.pairs.body)
+
+    def run(self, statements: Iterable[order.Statement]) -> None:
+        for s in statements:
+            try:
+                self.statement(s)
+            except Missing as error:
+                out = getattr(s, "out", None)
+                raise Missing(error.reason, error.name or (out.stem if isinstance(out, Name) else "")) from None
+
+    def statement(self, s: order.Statement) -> None:  # noqa: C901
+        match s:
+            case order.Note() | order.Free():
+                pass
+            case order.Guard():
+                self.run(() if self.get.isdisjoint(s.results) else s.body)
+            case order.Result():
+                self._result(s)
+            case positions.Size() | positions.Strided() | positions.SameSize() | positions.Features():
+                self.numbers[s.out] = places.measure(self, s)
+            case positions.Move():
+                kind = adjoint if s.back else forward
+                self.moves[s.out] = kind(s.dim, s.offsets, s.stride, self.size(s.size), s.wrap)
+            case (
+                positions.Grid() | positions.Taps() | positions.Window() | positions.Inverse() | positions.Back()
+                | positions.Along()
+            ):  # fmt: skip
+                self.places[s.out] = places.position(self, s)
+            case positions.Indicator():
+                self.fields[s.out] = places.indicator(self, s)
+            case arrays.Gram():
+                self.fields[s.out] = self.keep(self._gram(s))
+            case arrays.Numbers():
+                self.fields[s.out] = places.constant(self, s.array)
+            case arrays.Number():
+                self.fields[s.out] = places.as_number(self.place(s.of))
+            case arrays.Same() | arrays.Full():
+                self.fields[s.out] = self._ranked(self.field(s.of), s.out)
+            case arrays.Permute():
+                self._permute(s)
+            case arrays.Slice() | arrays.Fit() | arrays.Take() | arrays.At():
+                self.fields[s.out] = self._view(s)
+            case operations.Add() | operations.Apply():
+                self._arithmetic(s)
+            case operations.Mul():
+                self._multiply(s)
+            case operations.Box():
+                self.fields[s.out] = sums.boxed(self.field(s.of), [self.moves[m] for m in s.moves], self.keep)
+            case operations.Contract():
+                self.fields[s.out] = self._contract(s)
+            case operations.Total():
+                self._total(s)
+            case operations.Expect2():
+                self.fields[s.out] = self._expect(s)
+            case order.Read():
+                self.fields[s.out] = read_cell(self, s)
+            case order.Loop():
+                loop(self, s)
+            case order.Put():
+                put(self, s.cell, [self.place(x).at((Index(0),)) for x in s.at], self.field(s.of))
+            case order.Wave():
+                wave(self, s)
+            case arrays.Parameter():
+                self.fields[s.out] = self.side(1, self.parameters[s.parameter])
+            case operations.Softmax():
+                raise Missing("a softmax of a kernel of pairs")
+            case operations.Expect1() | operations.ExpectJ():
+                raise Missing("an expectation over other than two Gaussian variables")
+            case operations.Square() | operations.Radial() | operations.Placed():
+                raise Missing("an expectation over a batch")
+            case order.Store() | arrays.Reduce() | arrays.Windows():
+                raise Missing("a function of the data")
+            case _:
+                assert_never(s)
+
+    def _arithmetic(self, s: operations.Add | operations.Mul | operations.Apply) -> None:
+        args = [self.field(x) for x in (s.args if isinstance(s, operations.Apply) else (s.x, s.y))]
+        if isinstance(s, operations.Apply) and s.out.layout is None:
+            known = {symbol: self.numbers[x] if isinstance(x, Name) else x
+                     for symbol, x in zip(s.symbols, s.args, strict=True)}  # fmt: skip
+            self.numbers[s.out] = float(s.f.xreplace(known))
+            return
+        found = pointwise(broadcast(*(a.shape for a in args)), args, _operation(s))
+        large = count(found.shape) > max((count(m.shape) for m in found.sources), default=1)
+        self.fields[s.out] = found if large or not found.sources else self.keep(found)
+
+    # ------------------------------------------------------------ statements
+
+    def _ranked(self, f: Field, out: Name) -> Field:
+        rank = 0 if out.layout is None else len(out.layout.axes)
+        if len(f.shape) >= rank:
+            return f
+        return fields.sliced(f, [*[Mark.NEW] * (rank - len(f.shape)), *[Mark.KEEP] * len(f.shape)])
+
+    def _permute(self, s: arrays.Permute) -> None:
+        leads = self.leads(s.of)
+        order = [k - leads for k in s.order[leads:]]
+        if not self.offsets.permuted(s.out, s.of, order):
+            self.fields[s.out] = fields.permuted(self.field(s.of), order)
+
+    def _multiply(self, s: operations.Mul) -> None:
+        if not self.offsets.scaled(s.out, s.x, s.y):
+            self._arithmetic(s)
+
+    def _total(self, s: operations.Total) -> None:
+        if not self.offsets.summed(s.out, s.of):
+            self.fields[s.out] = sums.total(self.last, self.field(s.of), self.size(s.size))
+
+    def _view(self, s: arrays.Slice | arrays.Fit | arrays.Take | arrays.At) -> Field:
+        of, leads = self.field(s.of), self.leads(s.of)
+        match s:
+            case arrays.Slice():
+                return fields.sliced(of, self._marks(s.marks, of, leads))
+            case arrays.Fit():
+                return fields.fitted(
+                    of, [(d - leads, self.size(size), None if own is None else self.size(own))
+                         for d, size, own in s.dims],
+                )  # fmt: skip
+            case arrays.Take():
+                rank = 0 if s.out.layout is None else len(s.out.layout.axes)
+                return fields.taken(of, [self.place(i) for i in s.index], rank)
+            case arrays.At():
+                return fields.at_positions(of, [(d, self.place(i)) for d, i in s.index])
+            case _:
+                assert_never(s)
+
+    def _marks(self, marks: Sequence[Mark | Place], of: Field, leads: int) -> list[Mark | Index]:
+        """The marks behind the samples; a number below 0 counts from the end."""
+        own = marks if Mark.REST in marks else marks[leads:]
+        found = fields.spelt([m if isinstance(m, Mark) else self.place(m).at(()) for m in own], len(of.shape))
+        dims = iter(of.shape)
+        out: list[Mark | Index] = []
+        for m in found:
+            size = 0 if m is Mark.NEW else next(dims)
+            out.append(Index(m.const + size) if isinstance(m, Index) and m.is_constant and m.const < 0 else m)
+        return out
+
+    def _gram(self, s: arrays.Gram) -> Field:
+        axes = () if s.out.layout is None else s.out.layout.axes
+        rows, cols = ([axes.index(q) for q in own] for own in (s.rows, s.cols))
+        return sums.inner_product(self.scope, self.field(s.x), rows, self.field(s.y), cols, len(axes))
+
+    def _contract(self, s: operations.Contract) -> Field:
+        letters = [*s.kept, *(q for q, _ in s.sizes if q not in s.kept)]
+        sizes = {q: self.size(size) for q, size in s.sizes}
+        axes = [[letters.index(q) for q in own] for own in s.axes]
+        operands = [self.field(x) for x in s.of]
+        return sums.contracted(self.last, operands, axes, len(s.kept), [sizes[q] for q in letters])
+
+    def _expect(self, s: operations.Expect2) -> Field:
+        if s.means != (None, None):
+            raise Missing("an expectation of variables with means")
+        given = [self.field(x) for x in s.covariances]
+        f, g = self.functions(s.f), self.functions(s.g)
+
+        def make(cursor: Cursor, k: list[Value]) -> Value:
+            if cursor not in self._expectations:
+                self._expectations[cursor] = Elements(cursor, self.own, self.series)
+            return self._expectations[cursor].value(f, g, k[0], k[1], k[2], s.same)
+
+        shape = broadcast(*(x.shape for x in given))
+        self.elements += count(shape)
+        return self.keep(pointwise(shape, given, make))
+
+    def _result(self, s: order.Result) -> None:
+        name = s.name if s.key is None else TERM + s.key
+        of, shape = self.field(s.of), tuple(map(self.size, s.sizes))
+        if self.scope.is_torus(shape):
+            raise Missing("a result for each pair of positions")
+        nest = self.home(shape).nest(shape, of.sources)
+        found = Buffer(count(shape))
+        nest.write(found, nest.index, fields.read(of, nest, nest.index, True).arg)
+        self.results[name] = found
+        self.shapes_out[name] = shape
+
+
+def _operation(s: operations.Add | operations.Mul | operations.Apply) -> Any:
+    match s:
+        case operations.Add():
+            return lambda cursor, v: v[0] * float(s.alpha) + v[1] * float(s.beta)
+        case operations.Mul():
+            return lambda cursor, v: v[0] * v[1]
+        case operations.Apply():
+            return lambda cursor, v: applied(cursor, s.f, s.symbols, v)
+        case _:
+            assert_never(s)
