@@ -276,7 +276,7 @@ LONG = {
     "compilers/expectation/engine.py": 400,
     "compilers/reference/interpreter.py": 350,
     "compilers/runtime/__init__.py": 450,
-    "netsor/build/program.py": 610,
+    "netsor/build/program.py": 611,
     "netsor/ir.py": 400,
     "netsor/parser/statements.py": 330,
     "netsor/run/lines.py": 350,
