@@ -1,13 +1,17 @@
 """Kernels on a CUDA device: their errors against float64 on the CPU, and their throughput.
 
     python benchmarks/gpu.py
+    python benchmarks/gpu.py --backend native
     python benchmarks/gpu.py --device cpu --quick          # tries the script itself
 
 A row per program, dtype and size of block. Errors are the largest of a kernel's entries, relative to its largest entry,
 on a small batch that holds a near-duplicate; the exit status is 1 when one is above 1e-10 (float64) or 1e-5 (float32),
 plus the standard error of a sampled kernel.
 Throughput is that of larger batches, of as many inputs as take a quarter of a second: the median wall time of a call
-between two synchronisations, after a warm-up. An entry is one number of a layer's covariance: a pair of inputs, times
+between two synchronisations, after a warm-up. `--backend native` takes the compiled kernels, of the networks that they
+cover; there is no row for others. Shares are of what the device does in a copy of 256 MB and in a product of matrices
+in float32 (without TF32), measured at the start: the bytes are those of data and results, the operations those of
+`kernel.cost`. An entry is one number of a layer's covariance: a pair of inputs, times
 the pixels (flatten), or times the pairs of pixels, tokens, nodes or times. Nothing is measured after `--seconds`.
 """
 
@@ -21,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -101,19 +106,37 @@ def on(arrays: dict[str, np.ndarray], device: str, dtype: torch.dtype) -> Batch:
     return found["x"] if len(found) == 1 else found
 
 
-def compiled(net: Network, device: str, dtype: torch.dtype) -> ns.Kernel:
-    return ns.compile(net.program(), device=device, dtype=dtype, **(net.options or {}))
+def compiled(net: Network, device: str, dtype: torch.dtype, backend: str = "torch") -> ns.Kernel:
+    return ns.compile(net.program(), device=device, dtype=dtype, backend=backend, **(net.options or {}))
+
+
+def covered(net: Network, device: str, backend: str) -> bool:
+    return backend != "native" or compiled(net, device, torch.float32, backend).backend.startswith("native")
+
+
+@lru_cache(maxsize=4)
+def peaks(device: str) -> tuple[float, float]:
+    """Bytes a second of a copy, read and written, and operations a second of a product of matrices in float32."""
+    size = 1 << (26 if device.startswith("cuda") else 22)
+    x = torch.ones(size, device=device)
+    side = 4096 if device.startswith("cuda") else 512
+    y, a = torch.empty_like(x), torch.ones(side, side, device=device)
+    y.copy_(x)  # the first calls prepare the device
+    a @ a
+    copied = min(seconds(lambda: y.copy_(x), device) for _ in range(5))
+    multiplied = min(seconds(lambda: a @ a, device) for _ in range(5))
+    return 2 * x.numel() * x.itemsize / copied, 2 * len(a) ** 3 / multiplied
 
 
 # ---------------------------------------------------------------- correctness
 
 
-def errors(net: Network, device: str, dtype: str) -> tuple[dict[str, float], float]:
+def errors(net: Network, device: str, dtype: str, backend: str) -> tuple[dict[str, float], float]:
     """The largest error of each kernel relative to its largest entry in float64 on the CPU; the standard error."""
     arrays = batch(net, 3, net.small)
     exact = compiled(net, "cpu", torch.float64)(on(arrays, "cpu", torch.float64))
     kind = getattr(torch, dtype)
-    found = compiled(net, device, kind)(on(arrays, device, kind))
+    found = compiled(net, device, kind, backend)(on(arrays, device, kind))
     out: dict[str, float] = {}
     spread = 0.0
     for name, value in exact.items():
@@ -150,9 +173,11 @@ class Timed:
     call: Callable[[], Any]
 
 
-def timed(net: Network, shape: tuple[int, ...], n: int, device: str, dtype: torch.dtype, block: str) -> Timed:
+def timed(
+    net: Network, shape: tuple[int, ...], n: int, device: str, dtype: torch.dtype, block: str, backend: str
+) -> Timed:  # fmt: skip
     """By the library's own blocks, or by blocks whose tensors have so many MB."""
-    kernel = compiled(net, device, dtype)
+    kernel = compiled(net, device, dtype, backend)
     x = on(batch(net, n, shape), device, dtype)
     if block == "default":
         return Timed(n, None, lambda: kernel(x))
@@ -161,11 +186,11 @@ def timed(net: Network, shape: tuple[int, ...], n: int, device: str, dtype: torc
     return Timed(n, tile, lambda: kernel.gram(x, tile=tile))
 
 
-def grown(net: Network, device: str, dtype: torch.dtype, block: str, quick: bool) -> Timed:
+def grown(net: Network, device: str, dtype: torch.dtype, block: str, quick: bool, backend: str) -> Timed:
     """The largest batch, of those that double, before a call takes long or the memory ends; called once already."""
     n, last = (2, None) if quick else (net.start, None)
     while True:
-        now = timed(net, net.small if quick else net.shape, n, device, dtype, block)
+        now = timed(net, net.small if quick else net.shape, n, device, dtype, block, backend)
         try:
             now.call()
             took = seconds(now.call, device)
@@ -178,18 +203,37 @@ def grown(net: Network, device: str, dtype: torch.dtype, block: str, quick: bool
         n, last = 2 * n, now
 
 
-def throughput(net: Network, device: str, dtype: str, block: str, repetitions: int, quick: bool) -> Row:
-    found = grown(net, device, getattr(torch, dtype), block, quick)
+def work(net: Network, n: int, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[float, float]:
+    """Bytes of the data and of both kernels, and operations, of the symmetric call; none known of sampled kernels."""
+    bytes_ = dtype.itemsize * (n * math.prod(shape) + 2 * n * n)
+    if net.options:
+        return bytes_, math.nan
+    lines = {line.out.name: line for line in net.program().lines if hasattr(line, "out")}
+    names = {name: [d.axis.name for d in lines[name].out.dims] for name in batch(net, 2, shape)}
+    sizes = {axis: shape[0] for found in names.values() for axis in found}
+    sizes |= dict(zip(names["x"], shape, strict=False)) | {"feature": shape[-1]}
+    return bytes_, float(compiled(net, "cpu", dtype).cost(n, sizes=sizes).operations)
+
+
+def throughput(
+    net: Network, device: str, dtype: str, block: str, repetitions: int, quick: bool, backend: str
+) -> Row:  # fmt: skip
+    kind = getattr(torch, dtype)
+    found = grown(net, device, kind, block, quick, backend)
     cuda = device.startswith("cuda")
     if cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     taken = statistics.median(seconds(found.call, device) for _ in range(repetitions))
-    pairs, entries = found.n * (found.n + 1) // 2, net.entries(net.small if quick else net.shape)
+    shape = net.small if quick else net.shape
+    pairs, entries = found.n * (found.n + 1) // 2, net.entries(shape)
+    bytes_, operations = work(net, found.n, shape, kind)
+    copy, product = peaks(device)
     return {
         "block": block, "n": found.n, "tile": found.tile, "pairs": pairs, "entries_per_pair": entries,
         "layers": net.layers, "seconds": taken, "us_per_pair": taken / pairs * 1e6,
         "ns_per_entry_layer": taken / (pairs * entries * net.layers) * 1e9,
+        "of_bandwidth": bytes_ / taken / copy, "of_fp32": operations / taken / product,
         "peak_bytes": torch.cuda.max_memory_allocated(device) if cuda else None,
     }  # fmt: skip
 
@@ -200,20 +244,22 @@ def throughput(net: Network, device: str, dtype: str, block: str, repetitions: i
 def rows(a: argparse.Namespace) -> Iterator[Row]:
     """Errors of all networks first, then their throughput."""
     end = time.perf_counter() + a.seconds
-    chosen = {k: v for k, v in networks(a.quick).items() if a.case in (k, "all")}
+    chosen = {k: v for k, v in networks(a.quick).items() if a.case in (k, "all") and covered(v, a.device, a.backend)}
     for name, net in chosen.items():
         for dtype in LARGEST:
-            found, spread = errors(net, a.device, dtype)
+            found, spread = errors(net, a.device, dtype, a.backend)
             ok = max(found.values()) <= LARGEST[dtype] + spread
             yield {"kind": "error", "program": name, "dtype": dtype, "device": a.device, **found, "ok": ok}
     for name, net in chosen.items():
         for dtype in LARGEST:
             for block in ["default"] if net.options else a.blocks.split(","):
                 row: Row = {"kind": "throughput", "program": name, "dtype": dtype, "device": a.device, "block": block}
+                row["backend"] = a.backend
                 if time.perf_counter() > end:
                     yield {**row, "left_out": f"after {a.seconds:g} s"}
                 else:
-                    yield row | throughput(net, a.device, dtype, block, a.repetitions or (1 if a.quick else 5), a.quick)
+                    times = a.repetitions or (1 if a.quick else 5)
+                    yield row | throughput(net, a.device, dtype, block, times, a.quick, a.backend)
 
 
 def line(r: Row) -> str:
@@ -226,14 +272,14 @@ def line(r: Row) -> str:
     peak = "" if r["peak_bytes"] is None else f"{r['peak_bytes'] / 1e6:.0f}"
     return (
         f"{start} {r['block']:>8} {tile:>6} {r['n']:6} {r['seconds'] * 1e3:10.2f} {r['us_per_pair']:10.4f}"
-        f" {r['ns_per_entry_layer']:12.5f} {peak:>8}"
+        f" {r['ns_per_entry_layer']:12.5f} {r['of_bandwidth']:9.1%} {r['of_fp32']:8.1%} {peak:>8}"
     )
 
 
 HEADS = {
     "error": f"{'program':14} {'dtype':8} {'NNGP':>10} {'NTK':>10}   error relative to the largest entry",
     "throughput": f"\n{'program':14} {'dtype':8} {'block MB':>8} {'tile':>6} {'n':>6} {'ms':>10} {'µs/pair':>10}"
-    f" {'ns/entry·layer':>12} {'peak MB':>6}",
+    f" {'ns/entry·layer':>12} {'bandwidth':>9} {'FP32':>8} {'peak MB':>6}",
 }  # fmt: skip
 
 
@@ -246,6 +292,7 @@ def main() -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--case", choices=[*networks(True), "all"], default="all")
     parser.add_argument("--blocks", default="default,64", help="MB of one tensor of a block, or default; by commas")
+    parser.add_argument("--backend", choices=["torch", "native"], default="torch")
     parser.add_argument("--repetitions", type=int, help="5; 1 with --quick")
     parser.add_argument("--seconds", type=float, default=400, help="nothing is begun after this time")
     parser.add_argument("--quick", action="store_true", help="small inputs, to try the script itself")

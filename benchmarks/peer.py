@@ -32,22 +32,20 @@ ONE_CORE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
             "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"}  # fmt: skip
 
 
-def ours(case: str, dtype: str, fuse: bool, backend: str) -> Call:
+def ours(case: str, dtype: str, backend: str) -> Call:
     import torch
 
     import netsor as ns
 
     torch.set_num_threads(1)
     c = CASES[case]
-    kernel = ns.compile(ns.unit_variance(c.program()), fuse=fuse, backend=backend)  # the convention of the other side
+    kernel = ns.compile(ns.unit_variance(c.program()), backend=backend)  # the convention of the other side
     arrays = [torch.as_tensor(a.astype(dtype)) for a in c.arrays()]
 
     def call() -> dict[str, np.ndarray]:
         r = kernel(*arrays)
         return {"nngp": r.nngp.numpy(), "ntk": r.ntk.numpy()}
 
-    for _ in range(2 if fuse else 0):
-        call()  # what comes often is compiled by then
     return call
 
 
@@ -69,11 +67,11 @@ def theirs(case: str, dtype: str) -> Call:
     return call
 
 
-def serve(side: str, case: str, dtype: str, out: str, fuse: bool, backend: str) -> None:
+def serve(side: str, case: str, dtype: str, out: str, backend: str) -> None:
     """A worker: one call for every line on its standard input; answers with the CPU time and the peak memory."""
     import resource
 
-    call = ours(case, dtype, fuse, backend) if side == "ours" else theirs(case, dtype)
+    call = ours(case, dtype, backend) if side == "ours" else theirs(case, dtype)
     np.savez(out, **call())
     print("ready", flush=True)
     for _ in sys.stdin:
@@ -84,12 +82,11 @@ def serve(side: str, case: str, dtype: str, out: str, fuse: bool, backend: str) 
 
 class Worker:
     def __init__(
-        self, python: str, side: str, case: str, dtype: str, folder: str, fuse: bool = False, backend: str = "torch"
+        self, python: str, side: str, case: str, dtype: str, folder: str, backend: str = "torch"
     ) -> None:  # fmt: skip
         self.out = f"{folder}/{side}-{dtype}.npz"
         command = [python, __file__, "--worker", side, "--case", case, "--dtype", dtype, "--out", self.out]
         command += ["--backend", backend]
-        command += ["--fuse"] if fuse else []
         core = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
         pin = None if core is None else (lambda: os.sched_setaffinity(0, {core}))
         env = os.environ | ONE_CORE
@@ -136,19 +133,18 @@ def reference(case: str, folder: str) -> dict[str, np.ndarray]:
 
 
 def compare(
-    peer: str, case: str, dtype: str, turns: int, peer_dtype: str | None = None, fuse: bool = False,
-    backend: str = "torch",
+    peer: str, case: str, dtype: str, turns: int, peer_dtype: str | None = None, backend: str = "torch"
 ) -> dict[str, Any]:  # fmt: skip
     """One row of the table."""
     with tempfile.TemporaryDirectory() as folder:
         exact = reference(case, folder)
         b = Worker(peer, "theirs", case, peer_dtype or dtype, folder)
-        a = Worker(sys.executable, "ours", case, dtype, folder, fuse, backend)
+        a = Worker(sys.executable, "ours", case, dtype, folder, backend)
         pairs = [(b.turn(), a.turn()) for _ in range(turns)]
         a.close()
         b.close()
         return {
-            "case": case, "dtype": dtype, "peer_dtype": peer_dtype or dtype, "fuse": fuse, "backend": backend,
+            "case": case, "dtype": dtype, "peer_dtype": peer_dtype or dtype, "backend": backend,
             "ratio": round(statistics.median(x / y for x, y in pairs), 2),
             "accuracy": distance(a.kernels(), exact), "peer_accuracy": distance(b.kernels(), exact),
             "seconds": statistics.median(y for _, y in pairs), "peer_seconds": statistics.median(x for x, _ in pairs),
@@ -163,19 +159,18 @@ def main() -> None:
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument("--peer-dtype", choices=["float32", "float64"])
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--fuse", action="store_true", help="our side with fuse=True")
     parser.add_argument("--backend", choices=["torch", "native"], default="torch", help="of our side")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--worker", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     parser.add_argument("--out", help=argparse.SUPPRESS)
     a = parser.parse_args()
     if a.worker:
-        serve(a.worker, a.case, a.dtype, a.out, a.fuse, a.backend)
+        serve(a.worker, a.case, a.dtype, a.out, a.backend)
         return
     if not a.peer:
         parser.error("--peer PYTHON is needed; benchmarks/peer_venv.sh builds the environment")
     for case in CASES if a.case == "all" else [a.case]:
-        row = compare(a.peer, case, a.dtype, a.turns, a.peer_dtype, a.fuse, a.backend)
+        row = compare(a.peer, case, a.dtype, a.turns, a.peer_dtype, a.backend)
         print(json.dumps(row) if a.json else f"{case:18} {a.dtype} {row['ratio']:8.2f}× {row['accuracy']:.1e}")
 
 

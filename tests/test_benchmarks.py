@@ -20,7 +20,10 @@ COMMANDS = {
     "schedule": ("schedule.py",),
     "large": ("large.py",),
     "large-cg": ("large.py", "--solver", "cg"),
+    "threads": ("threads.py",),
+    "native": ("native.py",),
     "gpu": ("gpu.py", "--device", "cpu", "--case", "gcn"),
+    "gpu-native": ("gpu.py", "--device", "cpu", "--case", "mlp relu", "--backend", "native"),
 }
 
 
