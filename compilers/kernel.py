@@ -29,7 +29,6 @@ from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
 from netsor.compilers.lowering.module import signature
-from netsor.compilers.native.axes.blocks import Tiles
 from netsor.compilers.native.choice import Backends
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
@@ -215,8 +214,6 @@ class Kernel:
         with sampling(**self.options):
             wide = self._recursion(get).wide
             fused = self.backends.blocks(module, get, self._recursion, one, call)
-            if isinstance(fused, Tiles) and limits.tile is None and limits.memory is None:
-                plan = fused.planned(plan, call.longest)
             result = gram.whole(module.each, counted, one, two, frozenset(get), plan, wide, fused, shown)
         result.assumed = self.assumed
         return result

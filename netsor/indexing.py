@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, assert_never
 
@@ -71,6 +72,7 @@ class IndexMap:
         return (line.of, line.out) if self.transposed else (line.out, line.of)
 
 
+@lru_cache(maxsize=4096)  # lines are compared by identity
 def index_map(line: ir.IndexForm) -> IndexMap:
     """The map of a line."""
     match line:

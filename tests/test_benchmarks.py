@@ -16,9 +16,12 @@ COMMANDS = {
     "scaling-first-call": ("scaling.py", "--case", "first-call"),
     "cliffs": ("cliffs.py",),
     "datasets": ("datasets.py", "--case", "iris", "--case", "linnerud"),
+    "store": ("store.py",),
+    "schedule": ("schedule.py",),
     "large": ("large.py",),
     "large-cg": ("large.py", "--solver", "cg"),
     "threads": ("threads.py",),
+    "native": ("native.py",),
     "gpu": ("gpu.py", "--device", "cpu", "--case", "gcn"),
     "gpu-native": ("gpu.py", "--device", "cpu", "--case", "mlp relu", "--backend", "native"),
 }

@@ -117,7 +117,7 @@ def test_two_workers_and_the_command(
     monkeypatch.chdir(tmp_path)
     np.save("X.npy", X)
     command = ["kernel", "mlp", "--set", "depth=2", "--x", "X.npy", "-o", "k.zarr", "--engine", "dask"]
-    assert main([*command, "--scheduler", "scheduler.json", "--memory", "20kB"]) == 0
+    assert main([*command, "--scheduler", "scheduler.json", "--memory", "60kB"]) == 0
     assert capfd.readouterr().out.splitlines() == ["nngp [60, 60]", "ntk [60, 60]"]
     tile = Store(Path("k.zarr")).layout.tile
     kernel().gram(X, store="one.zarr", tile=tile)
@@ -178,7 +178,8 @@ def local(path: Path, client: Any, **options: Any) -> Any:
 
 
 def test_a_worker_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "versions", lambda seen=[]: seen.append(0) or {"netsor": f"0.{len(seen)}"})
+    numbers = iter(range(1, 100))
+    monkeypatch.setattr(engine, "versions", lambda: {"netsor": f"0.{next(numbers)}"})
     with pytest.raises(ns.InputError, match=r"NT641 a worker has other versions .*netsor is 0\.1 there and 0\.2 here"):
         local(tmp_path / "k.zarr", Client({}))
 
@@ -218,26 +219,34 @@ def test_gpus_are_asked_for_where_workers_say_that_they_have_some() -> None:
         assert engine.resources(Client(*workers), device) == wanted
 
 
-def test_a_cluster_without_workers_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOOK", 0.01)
-    client = Client()
-    submit = client.submit
-    held: list[Any] = []
+class Late(Client):
+    """Has no worker until a warning says so."""
 
-    def later(*args: Any, **options: Any) -> Any:
-        answer = submit(*args, **options)
-        answer.add_done_callback = lambda call: held.append((call, answer))
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[tuple[Callable[[Any], None], Answer]] = []
+
+    def submit(self, call: Any, *args: Any, resources: Any, key: str, pure: bool) -> Answer:
+        answer = super().submit(call, *args, resources=resources, key=key, pure=pure)
+        if not self.workers:
+            setattr(answer, "add_done_callback", lambda told: self.held.append((told, answer)))  # noqa: B010
         return answer
 
-    def told(*args: Any, **options: Any) -> None:
-        monkeypatch.setattr(client, "workers", {"0": {"nthreads": 1, "resources": {}}})
-        monkeypatch.setattr(client, "submit", submit)
-        for call, answer in held:
-            call(answer)
+    def come(self) -> None:
+        self.workers["0"] = {"nthreads": 1, "resources": {}}
+        for told, answer in self.held:
+            told(answer)
 
-    monkeypatch.setattr(client, "submit", later)
-    monkeypatch.setattr(warnings, "warn", lambda text, *rest, **options: said.append(text) or told())
-    said: list[str] = []
+
+def test_a_cluster_without_workers_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "LOOK", 0.01)
+    client, said = Late(), list[str]()
+
+    def warned(text: str, *rest: Any, **options: Any) -> None:
+        said.append(text)
+        client.come()
+
+    monkeypatch.setattr(warnings, "warn", warned)
     assert local(tmp_path / "k.zarr", client).missing == []
     assert said == [f"the cluster has no worker: {tmp_path / 'k.zarr'} waits for one"]
 

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import netsor as ns
 from netsor.compilers.native import choice, compiler
+from netsor.compilers.native.blocks import Native
 from netsor.compilers.native.cuda.library import Library, series_of
 from netsor.compilers.native.cuda.text import Text
 from netsor.compilers.native.library import Batch
@@ -111,7 +112,7 @@ def pieces(phi: str, depth: int, compile: Any) -> tuple[Library, dict[str, Any]]
     """A library and the arguments of its blocks for some inputs."""
     kernel = ns.compile(mlp(depth, phi=phi, var_b=0.1), backend="native")
     blocks = kernel.backends.native(("nngp", "ntk"), kernel._recursion)
-    assert not isinstance(blocks, str)
+    assert isinstance(blocks, Native)
     found = blocks.library(torch.float32)
     library = Library(found.pairs, torch.float32, compile)
     n = 40

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import guards
 import pytest
+import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive import nodes
-from netsor.compilers.derive.entries import indices, values
+from netsor.compilers.derive.entries import indices, traversal, values
+from netsor.compilers.derive.entries.arithmetic import rewrite
 from netsor.compilers.lowering.plan import order
 
 ROOT = Path(__file__).parents[1]
@@ -158,6 +161,7 @@ KNOW_VALUES = {
 # Everything that reads the statements of a plan, whatever they are.
 KNOW_STATEMENTS = {
     "compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py", "compilers/native/pairs.py",
+    "compilers/native/axes/walk/statements.py",
 }  # fmt: skip
 
 
@@ -172,3 +176,27 @@ def test_a_new_class_is_named_wherever_it_has_to_be_known(tmp_path: Path) -> Non
     assert {c.path for c in found if "Norm" in c.text} == KNOW_LINES
     assert {c.path for c in found if "Cut" in c.text} == KNOW_VALUES
     assert {c.path for c in found if "Turn" in c.text} == KNOW_STATEMENTS
+
+
+@dataclass(frozen=True)
+class Twice:
+    """A value, a part that holds values, indices, and a symbol of each sort."""
+
+    value: values.Value
+    law: values.Law
+    at: tuple[indices.Index, ...]
+    sym: values.Bound
+    copy: indices.Copy
+
+
+def test_a_new_value_is_traversed_by_the_types_of_its_fields() -> None:
+    one, two, three = (indices.Sym(i, 4, indices.Copy.FIRST, "s") for i in range(3))
+    number = values.Num(sp.Integer(2))
+    sized = values.SizeValue(4, indices.Copy.FIRST)
+    value: Any = Twice(number, values.Law((number,), (), (sized,)), (one, indices.Off(two, 1)), three, one.copy)
+    assert list(traversal.children(value)) == [number, number, sized]
+    assert list(traversal.indices(value)) == [one, indices.Off(two, 1)]
+    assert traversal.symbols(value) == {one, two} and traversal.own_symbols(value) == ((three,), ())
+    moved: Any = rewrite(value, indices.Renaming({two: one}, {indices.Copy.FIRST: indices.Copy.OWN}))
+    assert moved.copy is moved.sym.copy is moved.law.means[0].copy is indices.Copy.OWN
+    assert {s.number for s in traversal.symbols(moved)} == {0}

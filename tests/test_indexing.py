@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from netsor import ir
-from netsor.compilers.finite.lines import evaluate
 from netsor.compilers.finite.values import Binding, Value
 from netsor.indexing import sources
 from netsor.run.lines import execute
+from netsor.run.rules import evaluate
 from netsor.run.shapes import Sizes
 from netsor.sizes import number
 
@@ -124,7 +124,7 @@ def test_every_index_form(kind: str) -> None:
         found = execute([form], {form.of: array}, Sizes(WIDTH))[form.out]
         np.testing.assert_allclose(found, wanted, atol=1e-14, err_msg=str(form))
         names = [d.axis.name for d in form.of.dims]
-        value = evaluate(form, lambda _: Value(torch.from_numpy(array)[None], tuple(names)), (), Binding())  # noqa: B023
+        value = evaluate(form, lambda _: Value(torch.from_numpy(array)[None], tuple(names)), (), Binding(), Value.xp)  # noqa: B023
         aligned = value.aligned([d.axis.name for d in form.out.dims])[0]
         np.testing.assert_allclose(aligned.numpy(), wanted, atol=1e-14, err_msg=str(form))
 
@@ -139,7 +139,7 @@ def test_the_transposed_form_is_the_adjoint(kind: str) -> None:
             continue
         x = torch.from_numpy(rng.standard_normal((1, *(d.size for d in form.of.dims), WIDTH))).requires_grad_()
         names = tuple(d.axis.name for d in form.of.dims)
-        y = evaluate(form, lambda _: Value(x, names), (), Binding())  # noqa: B023
+        y = evaluate(form, lambda _: Value(x, names), (), Binding(), Value.xp)  # noqa: B023
         weights = torch.from_numpy(rng.standard_normal(y.data.shape))
         (gradient,) = torch.autograd.grad((weights * y.data).sum(), x)
         match form:
@@ -151,5 +151,5 @@ def test_the_transposed_form_is_the_adjoint(kind: str) -> None:
                 back = ir.Shift(form.of, form.out, form.axis, -form.by)
             case _:
                 back = ir.Rename(form.of, form.out, tuple((b, a) for a, b in form.axes))
-        adjoint = evaluate(back, lambda _: Value(weights, y.axes), (), Binding())  # noqa: B023
+        adjoint = evaluate(back, lambda _: Value(weights, y.axes), (), Binding(), Value.xp)  # noqa: B023
         torch.testing.assert_close(adjoint.aligned(names), gradient, rtol=1e-13, atol=1e-13)

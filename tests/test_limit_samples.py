@@ -12,8 +12,9 @@ from linear_sgd import two_hidden
 from test_train import linear
 
 import netsor as ns
-from netsor.compilers.finite.contract import products, summed
+from netsor.compilers.finite.contract import products
 from netsor.compilers.finite.inputs import bind
+from netsor.compilers.finite.lines import summed
 from netsor.compilers.finite.values import Value
 from netsor.compilers.sampler.estimate import CHANGE, corrected
 from netsor.compilers.sampler.normals import Normals

@@ -30,7 +30,7 @@ from netsor.programs import (
 
 CLOSED, SERIES, RADIAL, SAMPLED = "closed form", "hermite+quadrature", "closed form+quadrature", "sampled"
 # The largest error a method may state, relative to √(E f² E g²). The radial rule's is that of r⁻⁴ at ε = 1e-5.
-ERRORS = {CLOSED: None, SERIES: 1e-10, RADIAL: 5e-6}
+ERRORS = {CLOSED: None, SERIES: 1e-12, RADIAL: 5e-6}
 SAMPLES = 2**10
 
 

@@ -16,6 +16,7 @@ import torch
 
 import netsor as ns
 from netsor.compilers.native import choice, compiler
+from netsor.compilers.native.blocks import Native
 from netsor.programs import batchnorm_mlp, mlp, resnet, rnn
 
 if compiler.current() is None:
@@ -254,7 +255,7 @@ def test_names_are_no_text(inputs: torch.Tensor) -> None:
     kernel = ns.compile(p, backend="native")
     assert torch.allclose(kernel(inputs[:5]).ntk, ns.compile(p, backend="torch")(inputs[:5]).ntk, rtol=1e-12)
     blocks = kernel.backends.native(("nngp", "ntk"), kernel._recursion)
-    assert not isinstance(blocks, str)
+    assert isinstance(blocks, Native)
     text = blocks.library(torch.float64).source
     assert all(word not in text for word in ("system", "#error", "define T ", "return(", "void("))
 

@@ -51,7 +51,7 @@ def test_the_diagonal_may_be_off_by_rounding(f: str, g: str) -> None:
     for mean in (m, -m):
         exact = E11(KINKED[f], KINKED[g], k, mean)
         found = E2(KINKED[f], KINKED[g], near(k), near(k), near(k), near(mean), near(mean))
-        assert torch.allclose(found, exact, rtol=1e-7 if f == g == "step" else 1e-10, atol=1e-10)
+        assert torch.allclose(found, exact, rtol=1e-7 if f == g == "step" else 1e-12, atol=1e-12)
 
 
 # ---------------------------------------------------------------- programs

@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +151,13 @@ def test_damaged_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_call(whole: Path) -> None:
-    for call, message in (
+    calls: list[tuple[Callable[[], Any], str]] = [
         (lambda: gru(seed=1).gram(X, store=whole, get="nngp"), "seed is 0 there and 1 here"),
         (lambda: gru(samples=9).gram(X, store=whole, get="nngp"), "samples is 4096 there and 9 here"),
         (lambda: gru().gram(X, store=whole, get="nngp", memory="1GB"), "memory is 2000000000 there and 1000000000"),
         (lambda: gru().gram(X + 1, store=whole, get="nngp"), "x1 is another"),
-    ):
+    ]
+    for call, message in calls:
         with pytest.raises(ns.InputError, match=f"NT641 .*another call: {message}"):
             call()
 

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,13 @@ def test_every_block_is_the_call(name: str, dtype: torch.dtype, tmp_path: Path) 
     found, wanted = k.gram(x, store=tmp_path / "k.zarr", tile=3), k(x)
     assert found.method == wanted.method
     assert [n for n, _ in found.items()] == [n for n, _ in wanted.items()]
-    for (_, a), (_, b) in zip(found.items(), wanted.items(), strict=True):
+    folders = {a.name: a.path for a in Store(tmp_path / "k.zarr").layout.arrays}
+    for (key, a), (_, b) in zip(found.items(), wanted.items(), strict=True):
         read = torch.from_numpy(np.asarray(a))
         assert (a.shape, read.dtype) == (tuple(b.shape), dtype)
         torch.testing.assert_close(read, b, rtol=1e-12 if dtype == torch.float64 else 2e-6, atol=0)
+        tile = min(3, len(b))
+        assert zarr.open_group(tmp_path / "k.zarr", mode="r")[folders[key]].chunks == (tile, tile, *b.shape[2:])
         assert torch.equal(read, mirrored(read))
 
 
@@ -289,6 +293,48 @@ def test_a_file_system_that_takes_no_more(whole: Path, tmp_path: Path, capfd: py
     out = capfd.readouterr().out
     assert "NT641" in out and "k.zarr cannot be written: File too large" in out and "are kept" in out
     shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def mounted(folder: Path, *options: str) -> Iterator[Path]:
+    """A file system in memory; the test is left out where none may be mounted."""
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)], capture_output=True)
+    if done.returncode:
+        pytest.skip("nothing may be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def remounted(folder: Path, *options: str) -> None:
+    subprocess.run(["mount", "-o", ",".join(["remount", *options]), str(folder)], check=True)
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="nothing may be mounted here")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_disk_that_is_full_and_one_that_is_read_only(whole: Path, tmp_path: Path, processes: int) -> None:
+    """What is complete stays; the same call ends it once there is room, and no number is another."""
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts")
+    with mounted(tmp_path / "disk", "size=200k") as disk:
+        path = disk / "k.zarr"
+        with pytest.raises(
+            ns.InputError, match=r"NT641 .*k\.zarr cannot be written: No space left on device"
+        ) as caught:
+            kernel().gram(X, store=path, tile=TILE, processes=processes)
+        assert "blocks that are complete are kept" in str(caught.value)
+        kept = chunks(path)
+        assert 0 < len(kept) < 72 and kept.items() <= chunks(whole).items()
+        remounted(disk, "ro", "size=200k")
+        for target in (path, disk / "new.zarr"):
+            with pytest.raises(ns.InputError, match=r"NT641 .* cannot be written: Read-only file system"):
+                kernel().gram(X, store=target, tile=TILE, processes=processes)
+        assert np.isfinite(ns.open_gram(path).ntk[0:8, 0:8]).all()  # reading needs no right to write
+        remounted(disk, "rw", "size=4m")
+        kernel().gram(X, store=path, tile=TILE, processes=processes)
+        assert chunks(path) == chunks(whole)
 
 
 def test_truncated_and_changed_chunks(copied: Path) -> None:

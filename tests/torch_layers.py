@@ -171,6 +171,74 @@ def zero_padded(m: Any, x: torch.Tensor) -> Any:
     return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, n // 2, n - n // 2)) + m.b(x)
 
 
+def cross(middle: Callable[[Any, torch.Tensor, torch.Tensor], Any], **parts: Callable[[int], Any]) -> Make:
+    """The last two tokens are queries, the first two keys and values; scores times 1/d."""
+
+    def run(m: Any, x: torch.Tensor) -> Any:
+        with scores_by_width():
+            return middle(m, x[:, 2:], x[:, :2])
+
+    return tokens(run, **parts)
+
+
+def heads_of(n: int) -> nn.Module:
+    return nn.MultiheadAttention(n, 2, batch_first=True)
+
+
+def decoder_layer(n: int) -> nn.Module:
+    return nn.TransformerDecoderLayer(n, 2, 2 * n, dropout=0.0, batch_first=True, norm_first=True)
+
+
+def grouped_queries(repeat: Callable[[torch.Tensor], torch.Tensor] | None) -> Callable[[Any, torch.Tensor], Any]:
+    """Four heads of queries for two of keys and values, by torch or repeated by hand."""
+
+    def middle(m: Any, x: torch.Tensor) -> Any:
+        q, k, v = (f(x).unflatten(-1, (h, -1)).transpose(1, 2) for f, h in ((m.q, 4), (m.k, 2), (m.v, 2)))
+        k, v = (k, v) if repeat is None else (repeat(k), repeat(v))
+        a = F.scaled_dot_product_attention(q, k, v, scale=1 / q.shape[-1], enable_gqa=repeat is None)
+        return a.transpose(1, 2).flatten(2)
+
+    return middle
+
+
+def expanded(x: torch.Tensor) -> torch.Tensor:
+    return x[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2)
+
+
+QUERIES: dict[str, Callable[[int], Any]] = {
+    "q": lambda n: nn.Linear(n, 2 * n), "k": lambda n: nn.Linear(n, n), "v": lambda n: nn.Linear(n, n),
+}  # fmt: skip
+
+
+def padded_ids(n: int) -> nn.Module:
+    def forward(m: Any, ids: torch.Tensor) -> Any:
+        return m.out(torch.tanh(m.f(m.emb(ids).sum(1))))
+
+    return Net(forward, emb=nn.Embedding(5, n, padding_idx=2), f=nn.Linear(n, n), out=nn.Linear(n, 1))
+
+
+def held_states(n: int) -> nn.Module:
+    """Ragged lengths: after the last word the state stays."""
+
+    def forward(m: Any, x: torch.Tensor, keep: torch.Tensor) -> Any:
+        h = x.new_zeros(len(x), n)
+        for t in range(x.shape[1]):
+            h = torch.where(keep[:, t, None], m.c(m.a(x[:, t]), h), h)
+        return m.out(h)
+
+    return Net(forward, a=nn.Linear(3, n), c=nn.RNNCell(n, n), out=nn.Linear(n, 1))
+
+
+def one_output(n: int) -> nn.Module:
+    """The second of three outputs, twice."""
+
+    def forward(m: Any, x: torch.Tensor) -> Any:
+        y = m.out(torch.tanh(m.a(x)))
+        return y[:, 1] + 2 * y[:, 1:].select(1, 0)
+
+    return Net(forward, a=nn.Linear(3, n), out=nn.Linear(n, 3, bias=False))
+
+
 LAYERS: dict[str, tuple[Make, Any]] = {
     "depthwise": (image(conv, b=lambda n: nn.Conv2d(n, n, 3, padding=1, groups=n)), IMAGE),
     "depthwise_multiplied": (image(conv, 2, b=lambda n: nn.Conv2d(n, 2 * n, 2, groups=n)), IMAGE),
@@ -215,5 +283,16 @@ LAYERS: dict[str, tuple[Make, Any]] = {
     "activations": (tokens(lambda m, x: F.gelu(x, approximate="tanh") + F.mish(x) * F.hardswish(x)
                            + F.tanhshrink(x) + F.glu(torch.cat([x, m.b(x)], -1)), b=lambda n: nn.Linear(n, n)), TOKENS),
     "where": (tokens(lambda m, x: torch.where(torch.arange(4)[:, None] < 2, x, torch.tanh(x))), TOKENS),
+    "cross": (cross(lambda m, q, k: m.h(q, k, k, need_weights=False)[0], h=heads_of), TOKENS),
+    "cross_of_three": (cross(lambda m, q, k: m.h(q, k, torch.tanh(k), need_weights=False)[0], h=heads_of), TOKENS),
+    "decoder_layer": (cross(lambda m, q, k: m.h(q, k), h=decoder_layer), TOKENS),
+    "grouped_queries": (tokens(grouped_queries(None), 2, **QUERIES), TOKENS),
+    "repeated_keys": (tokens(grouped_queries(expanded), 2, **QUERIES), TOKENS),
+    "interleaved_keys": (tokens(grouped_queries(lambda x: x.repeat_interleave(2, 1)), 2, **QUERIES), TOKENS),
+    "padded_ids": (padded_ids, torch.tensor([[0, 2, 4, 2], [2, 3, 4, 4]])),
+    "held_states": (held_states, (TOKENS, torch.arange(4) < torch.tensor([[2], [4]]))),
+    "grouped_transposed": (image(conv, b=lambda n: nn.ConvTranspose2d(n, n, 3, 2, groups=2)), IMAGE),
+    "depthwise_transposed": (image(conv, 2, b=lambda n: nn.ConvTranspose2d(n, 2 * n, 2, 2, groups=n)), IMAGE),
+    "one_output": (one_output, POINTS),
     "largest": (tokens(lambda m, x: x.amax(1, keepdim=True) + x.max(1, keepdim=True).values), TOKENS),
 }  # fmt: skip

@@ -89,6 +89,19 @@ def transposed(result: Any) -> Any:
     return result[1][0].transpose(0, 1).flatten(1)
 
 
+def projected(**more: Any) -> Make:
+    """States of the width n of cells of the width 2n."""
+
+    def make(n: int) -> nn.Module:
+        r = constant_variance(nn.LSTM(3, 2 * n, batch_first=True, proj_size=n, **more))
+        return Net(
+            lambda m, x: m.out(m.r(x)[0][:, -1] + m.r(x)[0][:, 0]), r=r,
+            out=nn.Linear(n * (2 if more.get("bidirectional") else 1), 1),
+        )  # fmt: skip
+
+    return make
+
+
 RECURRENT: dict[str, Make] = {
     "rnn": layer("rnn", last), "gru": layer("gru", last), "lstm": layer("lstm", last),
     "rnn_default": layer("rnn", last, default=True), "lstm_default": layer("lstm", last, default=True),
@@ -103,6 +116,8 @@ RECURRENT: dict[str, Make] = {
     "forward_half": layer("rnn", lambda r: torch.cat([r[0][:, -1, : r[0].shape[-1] // 2],
                                                       r[0][:, 0, r[0].shape[-1] // 2 :]], -1), bidirectional=True),
     "two_layers": layer("gru", last, num_layers=2), "without_biases": layer("lstm", last, bias=False),
+    "projected": projected(), "projected_without_biases": projected(bias=False, num_layers=2),
+    "projected_both_ways": projected(bidirectional=True),
     "two_layers_both_ways": layer("rnn", last, num_layers=2, bidirectional=True),
     "rnn_cells": cells("rnn"), "gru_cells": cells("gru"), "lstm_cells": cells("lstm"),
     "by_hand": by_hand, "gru_by_hand": gru_by_hand,

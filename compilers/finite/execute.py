@@ -8,10 +8,11 @@ from typing import assert_never
 import torch
 
 from netsor import ir
-from netsor.compilers.finite.lines import constant, evaluate
+from netsor.compilers.finite.lines import constant
 from netsor.compilers.finite.order import Loop, Step
-from netsor.compilers.finite.values import Binding, Value, axis_names, expanded
+from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.errors import InputError
+from netsor.run.rules import evaluate
 
 Values = dict[ir.Var, Value]
 
@@ -95,7 +96,7 @@ class Run:
         value = self.compute(line, scope, axes)
         if line.out.kind == "A":
             return value
-        value = expanded(value, axes, sizes)
+        value = value.expanded(axes, sizes)
         if line.out in self.added:
             extra = self.added[line.out]
             for s in _chain(scope):
@@ -114,11 +115,11 @@ class Run:
             case ir.Shift():
                 if line.axis.name in scope.fixed():
                     return scope.earlier(line) or self._zero(line.out)
-                return evaluate(line, scope.read, axes, self.binding)
+                return evaluate(line, scope.read, axes, self.binding, Value.xp)
             case (
                 ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.IndexLine() | ir.Reduce() | ir.Softmax()
             ):  # fmt: skip
-                return evaluate(line, scope.read, axes, self.binding)
+                return evaluate(line, scope.read, axes, self.binding, Value.xp)
             case _:
                 assert_never(line)
 

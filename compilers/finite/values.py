@@ -1,46 +1,86 @@
-"""Families as tensors: a value knows the names of its axes.
-
-Vectors and data are `[sample, *axes, coordinate]`, scalars `[sample, *axes]`, matrices `[*axes, row, column]`; the
-sample dimension is 1 where a value does not depend on the data.
-"""
+"""Values of torch (`netsor.run.values`), and what the data decide."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, assert_never
 
+import sympy as sp
 import torch
+from torch import Tensor
 
 from netsor import ir
+from netsor.compilers.finite.contract import products
+from netsor.compilers.lowering.torch_functions import torch_function
 from netsor.errors import InputError
+from netsor.run import values
 from netsor.sizes import number
 
 
-@dataclass(frozen=True)
-class Value:
-    """A tensor and the axes it carries, in the tensor's order."""
+class Torch:
+    """torch's words for what the rules of lines ask."""
 
-    data: torch.Tensor
-    axes: tuple[str, ...] = ()
+    def value(self, data: Tensor, axes: tuple[str, ...] = ()) -> Value:
+        return Value(data, axes)
 
-    def aligned(self, axes: Sequence[str]) -> torch.Tensor:
-        """The tensor with exactly these axes after the sample, in this order; size 1 where the value has none."""
-        missing = [a for a in axes if a not in self.axes]
-        here = (*self.axes, *missing)
-        data = self.data
-        for k in range(len(missing)):
-            data = data.unsqueeze(1 + len(self.axes) + k)
-        order = [0, *(1 + here.index(a) for a in axes)]
-        return data.permute(*order, *range(len(order), data.ndim))
+    def permute(self, x: Tensor, order: Sequence[int]) -> Tensor:
+        return x.permute(*order)
 
-    def dim(self, axis: str) -> int:
-        return 1 + self.axes.index(axis)
+    def expand(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        return x.expand(*shape)
 
-    def select(self, axis: str, index: int) -> Value:
-        """The element at an index of an axis; itself when it does not carry the axis."""
-        if axis not in self.axes:
-            return self
-        return Value(self.data.select(self.dim(axis), index), tuple(a for a in self.axes if a != axis))
+    def movedim(self, x: Tensor, source: int, to: int) -> Tensor:
+        return x.movedim(source, to)
+
+    def filled(self, like: Tensor, shape: Sequence[int], number: float) -> Tensor:
+        return like.new_full(shape, number) if number else like.new_zeros(shape)
+
+    def join(self, parts: Sequence[Tensor], dim: int) -> Tensor:
+        return torch.cat(list(parts), dim)
+
+    def stack(self, parts: Sequence[Tensor], dim: int) -> Tensor:
+        return torch.stack(list(parts), dim) if len(parts) > 1 else parts[0].unsqueeze(dim)
+
+    def positions(self, like: Tensor, start: int, stride: int, count: int) -> Tensor:
+        return stride * torch.arange(count, device=like.device) + start
+
+    def take(self, x: Tensor, dim: int, positions: Tensor) -> Tensor:
+        return x.index_select(dim, positions)
+
+    def add_at(self, x: Tensor, dim: int, positions: Tensor, size: int) -> Tensor:
+        return x.new_zeros([*x.shape[:dim], size, *x.shape[dim + 1 :]]).index_add(dim, positions, x)
+
+    def function(self, expr: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Callable[..., Tensor]:
+        return torch_function(expr, symbols)
+
+    def inner(self, x: Tensor, y: Tensor) -> Tensor:
+        return products(x, y)
+
+    def reduce(self, x: Tensor, dim: int, op: Literal["sum", "mean", "max"]) -> Tensor:
+        match op:
+            case "sum":
+                return x.sum(dim)
+            case "mean":
+                return x.mean(dim)
+            case "max":
+                return x.amax(dim)
+            case _:
+                assert_never(op)
+
+    def softmax(self, scores: Tensor, mask: Tensor | None, dim: int) -> Tensor:
+        if mask is None:
+            return torch.softmax(scores, dim)
+        scores, mask = torch.broadcast_tensors(scores, mask)
+        largest = scores.masked_fill(mask == 0, -torch.inf).amax(dim, keepdim=True)
+        weights = mask * torch.exp((scores - largest.detach()).masked_fill(mask == 0, 0.0))
+        return weights / weights.sum(dim, keepdim=True)
+
+
+class Value(values.Value[Tensor]):
+    """A value of torch."""
+
+    xp = Torch()
 
 
 @dataclass(frozen=True)
@@ -74,13 +114,3 @@ class Binding:
 
 def axis_names(var: ir.Var) -> tuple[str, ...]:
     return tuple(a.name for a in var.axes)
-
-
-def expanded(value: Value, axes: Sequence[str], sizes: Sequence[int]) -> Value:
-    """The value with these axes at these sizes (broadcast where it does not depend on them)."""
-    data = value.aligned(axes)
-    rest = data.shape[1 + len(axes) :]
-    return Value(data.expand(data.shape[0], *sizes, *rest), tuple(axes))
-
-
-__all__ = ["Binding", "Value", "axis_names", "expanded"]

@@ -72,9 +72,11 @@ class Arrays:
         self.scales: dict[str, Power] = {}  # ω / parameter
         self.smooth: set[str] = set()  # enter smooth functions only: initial values that vanish are 0 in the limit
 
-    def law(self, name: str, node: Any) -> Law:
-        """The law of a parameter; an error when the initialiser gave none."""
-        if name not in self.laws:
+    def law(self, name: str, node: Any, padding: int | None = None) -> Law:
+        """The law of a parameter; an error when the initialiser gave none. The row `padding` is never read."""
+        if name in self.laws:
+            _check_padding(name, self.laws[name].zeros, padding, node)
+        else:
             raise refused(
                 "NT821", f"the initial values of {name} have no known law: not i.i.d. entries whose variance is"
                 f" a power of"
@@ -119,10 +121,10 @@ class Arrays:
 
     def matrix(
         self, name: str, label: str, rows: ir.Width, cols: ir.Width | Expr, features: int | None,
-        axes: Sequence[ir.Dim], count: int, lookup: bool, node: Any,
+        axes: Sequence[ir.Dim], count: int, lookup: bool, node: Any, padding: int | None = None,
     ) -> tuple[Matrix, Fraction]:  # fmt: skip
         """W = n^power · multiplier · ω/√cols and its power; `count` further entries are summed (taps, positions)."""
-        law = self.law(name, node)
+        law = self.law(name, node, padding)
         if law.mean.c != 0:
             raise refused(
                 "NT811",
@@ -226,6 +228,16 @@ class Arrays:
             x = x * p.constant([1] * cast(int, dim.size), (dim,))
         v = p.readout(label, width, var=scale.var, multiplier=scale.multiplier, trainable=scale.trainable)
         return v, x
+
+
+def _check_padding(name: str, zeros: frozenset[int], padding: int | None, node: Any) -> None:
+    if zeros != (frozenset() if padding is None else {padding}):
+        where = f"{'no row' if padding is None else f'row {padding}'} of it is padding"
+        raise refused(
+            "NT821", f"{f'the rows {sorted(zeros)}' if zeros else 'no rows'} of {name} start at 0, and {where}",
+            "the row of padding_idx and no other one starts at 0, as nn.Embedding makes it: what is read and not"
+            " trained, or starts otherwise than the rest, is no part of one matrix", node,
+        )  # fmt: skip
 
 
 __all__ = ["Arrays", "Parametrisation", "Row", "number"]

@@ -88,7 +88,7 @@ class DataArrays:
         return dims, self._arrays[key]
 
     def features(
-        self, x: Data, dim: int, parameter: str, node: Any, classes: int | None = None
+        self, x: Data, dim: int, parameter: str, node: Any, classes: int | None = None, padding: int | None = None
     ) -> tuple[Expr, Dims]:  # fmt: skip
         """Data with one dimension as features (or token ids as one-hot features), and its other dimensions."""
         steps = self.groups.get(parameter, (x.step,))
@@ -96,7 +96,7 @@ class DataArrays:
             raise Together(parameter, self._siblings(parameter, x, node))
         first = steps[0]
         dims = self.dims(Data(first), node)
-        key = (steps, dim if classes is None else f"classes {classes}")
+        key = (steps, dim if classes is None else f"classes {classes} but {padding}")
         if key not in self._arrays:
             others = [d for i, d in enumerate(dims) if i != dim or classes is not None]
             axes: list[ir.Axis] = [a.axis for d in others for a in d if a.axis]
@@ -104,7 +104,7 @@ class DataArrays:
                 axes.insert(0, self.program.fresh_axis("use", len(steps)))
             name = free_name(self.program, first.node.name)
             self._arrays[key] = self.program.data(name, axes=axes)
-            self.specs[name] = Input(steps, dims, dim, classes)
+            self.specs[name] = Input(steps, dims, dim, classes, padding)
         array = self._arrays[key]
         return (array if len(steps) == 1 else array.at(array.dims[0].axis, steps.index(x.step))), dims
 

@@ -66,6 +66,8 @@ def _samples_first(value: torch.Tensor, spec: Input) -> torch.Tensor:
     found = value.permute(order).reshape(sizes).movedim(flat.index(SAMPLE), 0)
     if spec.classes is not None:
         found = nn.functional.one_hot(found.long(), spec.classes)
+        if spec.padding is not None:
+            found[..., spec.padding] = 0
     return found.double() if not found.is_floating_point() else found
 
 

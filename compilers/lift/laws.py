@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -68,17 +68,21 @@ def fit(values: Sequence[float], widths: Sequence[float], tolerance: float = 1e-
 
 @dataclass(frozen=True)
 class Values:
-    """The law of an array's i.i.d. entries at one width; kind "unknown" when it is no known one."""
+    """The law of an array's i.i.d. entries at one width; kind "unknown" when it is no known one.
+
+    `zeros` are rows that were set to 0, as (row, length).
+    """
 
     kind: str  # "normal" | "uniform" | "constant" | "unknown"
     mean: float = 0.0
     std: float = 0.0
+    zeros: frozenset[tuple[int, int]] = frozenset()
 
     def scaled(self, c: float) -> Values:
-        return Values(self.kind, self.mean * c, self.std * abs(c))
+        return Values(self.kind, self.mean * c, self.std * abs(c), self.zeros)
 
     def moved(self, c: float) -> Values:
-        return Values(self.kind, self.mean + c, self.std)
+        return UNKNOWN if self.zeros else Values(self.kind, self.mean + c, self.std)
 
 
 UNKNOWN = Values("unknown")
@@ -86,16 +90,18 @@ UNKNOWN = Values("unknown")
 
 @dataclass(frozen=True)
 class Law:
-    """The law of a parameter's entries as the width grows."""
+    """The law of a parameter's entries as the width grows; the rows `zeros` start at 0."""
 
     kind: str
     mean: Power
     var: Power
+    zeros: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         if self.kind == "constant":
             return f"constant {self.mean}"
-        return f"{self.kind}, mean {self.mean}, variance {self.var}"
+        rows = f", 0 in row {', '.join(map(str, sorted(self.zeros)))}" if self.zeros else ""
+        return f"{self.kind}, mean {self.mean}, variance {self.var}{rows}"
 
 
 def _argument(args: Sequence[Any], kwargs: Mapping[str, Any], place: int, name: str, default: float) -> float:
@@ -155,7 +161,13 @@ class Recorder(TorchDispatchMode):
         storage = t.untyped_storage()
         self.alive.append(storage)
         whole = t.numel() * t.element_size() >= storage.nbytes()
-        self.laws[storage._cdata] = law if whole or self.laws.get(storage._cdata) == law else UNKNOWN
+        old = self.laws.get(storage._cdata, UNKNOWN)
+        if law == Values("constant") and not whole and old != law and t.ndim == 1 and t.is_contiguous():
+            row, rest = divmod(t.storage_offset(), len(t))
+            law = replace(old, zeros=old.zeros | {(row, len(t))}) if rest == 0 else UNKNOWN
+        elif not whole and old != law:
+            law = UNKNOWN
+        self.laws[storage._cdata] = law
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -181,7 +193,12 @@ class Recorder(TorchDispatchMode):
 def _recorded(make: Callable[[int], nn.Module], width: int, device: str) -> dict[str, Values]:
     with torch.device(device), Recorder() as recorder:
         module = make(width)
-    return {name: recorder.of(p) for name, p in module.named_parameters(remove_duplicate=False)}
+    return {name: _by_rows(recorder.of(p), p) for name, p in module.named_parameters(remove_duplicate=False)}
+
+
+def _by_rows(law: Values, p: torch.Tensor) -> Values:
+    """Rows are those of a table."""
+    return law if all(p.ndim == 2 and length == p.shape[1] for _, length in law.zeros) else UNKNOWN
 
 
 def laws(make: Callable[[int], nn.Module], width: int) -> dict[str, Law]:
@@ -206,11 +223,12 @@ def laws(make: Callable[[int], nn.Module], width: int) -> dict[str, Law]:
 def _fitted(found: Sequence[Mapping[str, Values]], widths: Sequence[float]) -> Iterator[tuple[str, Law]]:
     for name, first in found[0].items():
         second = found[1].get(name, UNKNOWN)
-        if first.kind != second.kind or first.kind == "unknown":
+        rows = frozenset(row for row, _ in first.zeros)
+        if first.kind != second.kind or first.kind == "unknown" or rows != {row for row, _ in second.zeros}:
             continue
         mean, var = (fit(v, widths, 1e-3) for v in ((first.mean, second.mean), (first.std**2, second.std**2)))
         if mean is not None and var is not None:
-            yield name, Law(first.kind, mean, var)
+            yield name, Law(first.kind, mean, var, rows)
 
 
 __all__ = ["Law", "Power", "fit", "laws", "neat"]

@@ -16,8 +16,8 @@ from netsor.compilers.lift.values import Atom, Dim
 class Layout:
     """ω[*axes, …] = scale(n) · W: `dims` are the factors of each dimension of W, the last one of all taps together.
 
-    `output` is the dimension of a readout's outputs; a bias of the outputs is spread over the coordinates of the
-    vector 1.
+    `output` is the dimension of a readout's outputs, of which the program has the one at `first`; a bias of the outputs
+    is spread over the coordinates of the vector 1.
     """
 
     var: ir.Var
@@ -25,13 +25,14 @@ class Layout:
     dims: tuple[Dim, ...]
     scale: Power
     output: int | None = None
+    first: int = 0
 
     def read(self, parameter: torch.Tensor, n: int, width: int) -> torch.Tensor:
         """ω from a parameter of the module of reference width n; `width` is the one at which `dims` were seen."""
         w = parameter.detach()
-        w = w if self.output is None else w.select(self.output, 0)
+        w = w if self.output is None else w.select(self.output, self.first)
         if not self.dims:
-            return w.flatten()[:1] * self.scale.at(n) * w.new_ones(_size(self.var.rows, n))
+            return w.flatten()[self.first : self.first + 1] * self.scale.at(n) * w.new_ones(_size(self.var.rows, n))
         if w.ndim > len(self.dims):
             w = w.flatten(len(self.dims) - 1)
         atoms: list[Atom] = [a for d in self.dims for a in d]

@@ -74,11 +74,11 @@ class Lifter:
     def no_rule(self, what: str, hint: str = "") -> UnsupportedError:
         return self.refuse("NT803", f"{self.step.name}: {what}", hint or "the page on PyTorch lists the operations")
 
-    def lay(self, array: Any, parameter: str, dims: Dims, output: int | None = None) -> None:
+    def lay(self, array: Any, parameter: str, dims: Dims, output: int | None = None, first: int = 0) -> None:
         """Remember where the parameter's entries stand in an array of the program."""
         if isinstance(array, Expr | Matrix):
             scale = self.arrays.scales[parameter]
-            self.layouts.append(Layout(array.var, parameter, dims, scale, output))
+            self.layouts.append(Layout(array.var, parameter, dims, scale, output, first))
 
     # ------------------------------------------------------------ sizes and numbers
 
@@ -138,7 +138,7 @@ class Lifter:
         growing = [s for s in sizes if s[0] != s[1]]
         refined = {row: self._refined(row, atom.size, sizes) for row in atom.rows}
         found = {row: parts for row, parts in refined.items() if parts is not None}
-        if atom.kind != "wide" or not found or len(growing) != 1 or len(found) < len(refined):
+        if not found or len(growing) != int(atom.kind == "wide") or len(found) < len(refined):
             return self.no_rule(
                 f"a dimension of {product((atom,))[0]} is taken apart into {', '.join(str(s[0]) for s in sizes)}",
                 "only a width that comes from the rows of a matrix or from a vector is taken apart (heads,"
@@ -191,7 +191,7 @@ class Lifter:
 
     def vector(self, x: Parameter) -> Value:
         """A parameter of one width as a vector (family)."""
-        if x.name in self.matrices or x.name in self.readouts:
+        if x.cut is not None or x.name in self.matrices or x.name in self.readouts:
             raise self.refuse(
                 "NT803", f"{x.name} is a matrix and is added or multiplied entry by entry", "matrices are applied"
             )

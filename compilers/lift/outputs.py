@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from netsor import ir
@@ -43,6 +44,7 @@ def _write(L: Lifter, out: Outputs) -> None:
     for term in network:
         assert term.readout is not None and term.x is not None
         L.program.output(term.readout, term.x * term.coef)
+        L.layouts = [replace(a, first=term.first) if a.parameter == term.parameter else a for a in L.layouts]
     first = L.program.outputs[0]
     dims = [d for d in first.vector.dims if d.axis not in first.readout.axes]
     for term in out.terms:
@@ -58,7 +60,7 @@ def _bias(L: Lifter, term: Any, width: ir.Width, dims: Sequence[ir.Dim]) -> None
     found = L.arrays.output_bias(term.parameter, L.label(term.parameter), width, dims, L.step.node)
     if found is not None:
         v, x = found
-        L.lay(v, term.parameter, ())
+        L.lay(v, term.parameter, (), first=term.first)
         L.program.output(v, x * term.coef)
 
 

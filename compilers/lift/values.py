@@ -58,13 +58,14 @@ class Value:
 
 @dataclass(frozen=True)
 class Term:
-    """A summand of an output: coef · v·x/√n, or a bias of the outputs (x None)."""
+    """A summand of an output: coef · v·x/√n, or a bias of the outputs (x None), from the output `first` on."""
 
     parameter: str
     readout: Expr | None
     x: Expr | None
     coef: Any = 1
     power: Fraction = Fraction(0)
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,18 +75,31 @@ class Outputs:
     dims: Dims
     terms: tuple[Term, ...]
 
+    def only(self, kind: str) -> Dim:
+        return tuple(a for dim in self.dims for a in dim if a.kind == kind)
+
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter's tensor, seen with dimensions `order` (its own are 0, 1, …; None is an added one of size 1)."""
+    """A parameter's tensor, seen with dimensions `order` (its own are 0, 1, …; None is an added one of size 1).
+
+    `cut` is a part of a matrix: its own dimension, where the part starts, and its size.
+    """
 
     name: str
     sizes: tuple[Size, ...]
     order: tuple[int | None, ...]
+    cut: tuple[int, Size, Size] | None = None
 
-    def size(self, i: int) -> Size:
-        own = self.order[i]
-        return (1, 1) if own is None else self.sizes[own]
+    @property
+    def between_widths(self) -> bool:
+        """A matrix from a width to a width."""
+        return sum(a != b for a, b in self.sizes) > 1
+
+    @property
+    def whole(self) -> bool:
+        """The tensor as it is declared."""
+        return self.cut is None and self.order == tuple(range(len(self.sizes)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +142,7 @@ class Input:
     dims: Dims
     features: int | None
     classes: int | None = None  # one-hot
+    padding: int | None = None  # the id whose vector is 0
     function: str = ""
 
 

@@ -17,13 +17,12 @@ import numpy as np
 import sympy as sp
 import torch
 
-from netsor.compilers.limit.polynomial import NotPolynomial
+from netsor.compilers.limit import ring
 from netsor.compilers.limit.quadrature import Integrand, expectation, normal_moment
+from netsor.compilers.limit.ring import ONE, Monomial, NotPolynomial, Powers
 from netsor.compilers.lowering.torch_functions import torch_function
 from netsor.functions import Head, expression_kinks
 
-Powers = tuple[tuple[int, int], ...]
-MOST = 2_000  # terms of one product
 TOLERANCE = 1e-9  # of one expectation, relative to its size
 EPSILON, ROUNDING = 2.0**-52, 1e-14  # of a number, and of a difference of expectations
 DIGITS = 13  # to which coefficients of forms are compared
@@ -56,56 +55,22 @@ class Atom:
         return np.asarray(call(*(torch.as_tensor(v) for v in values)).numpy())
 
 
-Monomial = tuple[Powers, tuple[tuple[Atom, int], ...]]
-
-
 def symbols(count: int) -> tuple[sp.Symbol, ...]:
     return tuple(sp.Symbol(f"s{i}", real=True) for i in range(count))
 
 
-class Sum:
-    """Coefficients by monomial."""
+class Sum(ring.Sum[float]):
+    """Σ coefficient · Π g_iᵏ · Π f(a·g + c), floating."""
 
-    __slots__ = ("terms",)
-
-    def __init__(self, terms: Mapping[Monomial, float]) -> None:
-        self.terms = {m: c for m, c in terms.items() if c}
-
-    def __add__(self, other: Sum) -> Sum:
-        total = dict(self.terms)
-        for m, c in other.terms.items():
-            total[m] = total.get(m, 0.0) + c
-        return Sum(total)
-
-    def scaled(self, c: float) -> Sum:
-        return Sum({m: c * a for m, a in self.terms.items()})
-
-    def __mul__(self, other: Sum) -> Sum:
-        if len(self.terms) * len(other.terms) > MOST:
-            raise NotPolynomial("too many terms")
-        total: dict[Monomial, float] = {}
-        for (p, f), a in self.terms.items():
-            for (q, g), b in other.terms.items():
-                key = (joined(p, q), joined(f, g))
-                total[key] = total.get(key, 0.0) + a * b
-        return Sum(total)
-
-    def __pow__(self, k: int) -> Sum:
-        return reduce(Sum.__mul__, [self] * k, Sum({((), ()): 1.0}))
+    __slots__ = ()
+    MOST = 2_000
 
     def form(self) -> Form | None:
         """The linear form that this is."""
         if any(atoms or sum(k for _, k in powers) > 1 for powers, atoms in self.terms):
             return None
         linear = {powers[0][0]: c for (powers, _), c in self.terms.items() if powers}
-        return Form(tuple(sorted(linear.items())), self.terms.get(((), ()), 0.0))
-
-
-def joined(m: tuple[tuple[Any, int], ...], n: tuple[tuple[Any, int], ...]) -> tuple[tuple[Any, int], ...]:
-    powers = dict(m)
-    for i, k in n:
-        powers[i] = powers.get(i, 0) + k
-    return tuple(sorted(powers.items(), key=lambda item: item[0].key if isinstance(item[0], Atom) else item[0]))
+        return Form(tuple(sorted(linear.items())), self.terms.get(ONE, 0.0))
 
 
 # ---------------------------------------------------------------- functions
@@ -127,7 +92,7 @@ def applied(expr: sp.Expr, given: Mapping[sp.Symbol, Sum]) -> Sum:
 
 
 def constant(c: float) -> Sum:
-    return Sum({((), ()): float(c)})
+    return Sum({ONE: float(c)})
 
 
 def _atom(expr: sp.Expr, given: Mapping[sp.Symbol, Sum]) -> Sum:

@@ -8,63 +8,23 @@ from math import prod
 
 import sympy as sp
 
+from netsor.compilers.limit.ring import ONE, NotPolynomial, Sum
 from netsor.functions import exact as as_exact
 
-Monomial = tuple[tuple[int, int], ...]  # (variable, power) in order
-MOST = 20_000  # monomials of one product
 
+class Polynomial(Sum[Fraction]):
+    """Σ coefficient · Π g_iᵏ, without functions."""
 
-class NotPolynomial(Exception):
-    """A line that has no exact treatment."""
-
-
-class Polynomial:
-    """Σ coefficient · Π g_iᵏ."""
-
-    __slots__ = ("terms",)
-
-    def __init__(self, terms: Mapping[Monomial, Fraction]) -> None:
-        self.terms = {m: c for m, c in terms.items() if c}
+    __slots__ = ()
+    MOST = 20_000
 
     @staticmethod
     def constant(c: Fraction | int) -> Polynomial:
-        return Polynomial({(): Fraction(c)})
+        return Polynomial({ONE: Fraction(c)})
 
     @staticmethod
     def variable(i: int) -> Polynomial:
-        return Polynomial({((i, 1),): Fraction(1)})
-
-    def __add__(self, other: Polynomial) -> Polynomial:
-        total = dict(self.terms)
-        for m, c in other.terms.items():
-            total[m] = total.get(m, Fraction(0)) + c
-        return Polynomial(total)
-
-    def scaled(self, c: Fraction) -> Polynomial:
-        return Polynomial({m: c * a for m, a in self.terms.items()})
-
-    def __mul__(self, other: Polynomial) -> Polynomial:
-        if len(self.terms) * len(other.terms) > MOST:
-            raise NotPolynomial("too many monomials")
-        total: dict[Monomial, Fraction] = {}
-        for m, a in self.terms.items():
-            for n, b in other.terms.items():
-                key = _joined(m, n)
-                total[key] = total.get(key, Fraction(0)) + a * b
-        return Polynomial(total)
-
-    def __pow__(self, k: int) -> Polynomial:
-        result = Polynomial.constant(1)
-        for _ in range(k):
-            result = result * self
-        return result
-
-
-def _joined(m: Monomial, n: Monomial) -> Monomial:
-    powers = dict(m)
-    for i, k in n:
-        powers[i] = powers.get(i, 0) + k
-    return tuple(sorted(powers.items()))
+        return Polynomial({(((i, 1),), ()): Fraction(1)})
 
 
 class Gaussians:
@@ -95,7 +55,7 @@ class Gaussians:
         for powers, c in polynomial_coefficients(expr, list(args), params):
             part = Polynomial.constant(c)
             for a, k in zip(args.values(), powers, strict=False):
-                part = part * a**k
+                part = part * a**k if k else part
             total = total + part
         return total
 
@@ -107,7 +67,7 @@ class Gaussians:
 
     def mean(self, p: Polynomial) -> Fraction:
         """E Π g_iᵏ = Π (k − 1)!! varᵏᐟ² for even k, zero when one is odd."""
-        even = ((m, c) for m, c in p.terms.items() if all(k % 2 == 0 for _, k in m))
+        even = ((m, c) for (m, _), c in p.terms.items() if all(k % 2 == 0 for _, k in m))
         return sum((c * prod((self._moment(i, k) for i, k in m), start=Fraction(1)) for m, c in even), Fraction(0))
 
     def product(self, p: Polynomial, q: Polynomial) -> Fraction:

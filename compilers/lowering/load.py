@@ -6,6 +6,7 @@ import linecache
 import types
 from typing import Any
 
+from netsor.build.content import Content, content
 from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
@@ -29,12 +30,13 @@ def program_for(p: Program, get: tuple[str, ...]) -> Any:
     return backprop(p)
 
 
-_RECURSIONS: dict[Any, Recursion] = {}
-_MODULES: dict[Any, Any] = {}
+Key = tuple[Content, tuple[str, ...]]
+_RECURSIONS: dict[Key, Recursion] = {}
+_MODULES: dict[Key, Any] = {}
 
 
-def _key(program: Program, get: tuple[str, ...]) -> Any:
-    return (str(program), tuple(f for f in program.functions.values() if f.numeric), get)
+def _key(program: Program, get: tuple[str, ...]) -> Key:
+    return (content(program), get)
 
 
 def cached_recursion(program: Program, get: tuple[str, ...]) -> Recursion:
@@ -42,7 +44,7 @@ def cached_recursion(program: Program, get: tuple[str, ...]) -> Recursion:
     return _recursion(_key(program, get), program, get)
 
 
-def _recursion(key: Any, program: Program, get: tuple[str, ...]) -> Recursion:
+def _recursion(key: Key, program: Program, get: tuple[str, ...]) -> Recursion:
     if key not in _RECURSIONS:
         _RECURSIONS[key] = _derive(program, get)
     return _RECURSIONS[key]

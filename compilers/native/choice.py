@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from netsor.compilers.budget.memory import elements
 from netsor.compilers.budget.plan import Call
 from netsor.compilers.budget.progress import outside
 from netsor.compilers.derive.recursion import Recursion
@@ -67,7 +68,7 @@ class Backends:
         """What evaluates the blocks of a call in place of the module's own function, if anything does."""
         kind = one.device.type
         outside = call.tracked or kind not in LIBRARIES or one.dtype not in NEAR
-        if self.asked == "torch" or outside or (self._weighs and self._is_small(get, recursion, call)):
+        if self.asked == "torch" or outside or (self._weighs and self._is_small(get, recursion, one, call)):
             return None
         found = self._wanted(get, recursion, kind)
         if isinstance(found, Tiles):
@@ -108,20 +109,16 @@ class Backends:
         self._refused[get] = usual if isinstance(usual, str) else ""
         return usual if isinstance(usual, str) else found
 
-    def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], call: Call) -> bool:
-        return call.pairs * len(recursion(get).used) * SERIES < NOTICED
+    def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], one: Inputs, call: Call) -> bool:
+        sizes = one.features()
+        numbers = sum(elements(e.dims, sizes) for e in recursion(get).used if e.space == "pair")
+        return call.pairs * numbers * SERIES < NOTICED
 
     def _pays(self, get: Names, found: Native | Tiles, one: Inputs, call: Call) -> bool:
         """Is the library there, or have the calls taken, with this one, so long that it pays?"""
-        library: Any
-        if isinstance(found, Tiles):
-            library = found.usual(one)
-            if isinstance(library, str):
-                return False
-            seconds = call.pairs * (library.elements * FORMULA)
-        else:
-            library = found.library(one.dtype)
-            seconds = call.pairs * (library.pairs.formulas * FORMULA)
+        library: Any = found.usual(one) if isinstance(found, Tiles) else found.library(one.dtype)
+        count = library.elements if isinstance(found, Tiles) else library.pairs.formulas
+        seconds = call.pairs * (count * FORMULA)
         self._seconds[get] = self._seconds.get(get, 0.0) + seconds
         return library.is_there or self._seconds[get] > PAYS
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import sympy as sp
 
 from netsor import ir
-from netsor.compilers.finite.contract import summed
+from netsor.compilers.finite.lines import summed
 from netsor.compilers.finite.order import Loop, Step
 from netsor.compilers.finite.values import Value
 from netsor.facts import inputs_of

@@ -23,7 +23,7 @@ from netsor.compilers.finite.execute import Run, Scope, Values
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.network import Network, Result
 from netsor.compilers.finite.order import Loop, Step, read_outside, steps
-from netsor.compilers.finite.values import Binding, Value, axis_names, expanded
+from netsor.compilers.finite.values import Binding, Value, axis_names
 from netsor.compilers.sampler.lifetimes import Plan, Sum, plan
 from netsor.compilers.sampler.linear import LATENT, Latents, linear_part
 from netsor.compilers.sampler.linear import Linear as LinearPart
@@ -50,7 +50,7 @@ class Limit(Network):
 
 def _some(value: Value, part: slice, samples: int) -> Value:
     """Some of the samples of a value; one that all have stays."""
-    return replace(value, data=value.data[part]) if value.data.shape[0] == samples else value
+    return Value(value.data[part], value.axes) if value.data.shape[0] == samples else value
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def leading(value: Value, shape: Sequence[int]) -> Value:
     data = value.data
     for i, size in enumerate(shape):
         data = data.narrow(1 + i, 0, size)
-    return replace(value, data=data)
+    return Value(data, value.axes)
 
 
 class _PathRun(Run):
@@ -244,7 +244,7 @@ class _PathRun(Run):
         if line.out.kind == "C":  # a mean of odd functions
             return Value(self.like.new_zeros(1, *sizes), tuple(axes))
         axes, sizes = [*axes, LATENT], [*sizes, self.latents.count]
-        value = expanded(self.compute(line, scope, axes), axes, sizes)
+        value = self.compute(line, scope, axes).expanded(axes, sizes)
         looped = scope.outer is not None  # the steps of a loop are stacked
         return Value(value.data.expand(*value.data.shape[:-1], self.normals.count), value.axes) if looped else value
 

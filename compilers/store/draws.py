@@ -69,8 +69,9 @@ class Draws:
         sampling = self._sampling(self.one, self.two)
         made: list[_Stored] = []
 
-        def scrambles(*args: Any) -> _Stored:
-            made.append(_Stored(*args, draws=self, sampling=sampling, store=store))
+        def scrambles(*plain: Any) -> _Stored:
+            make: Any = _Stored
+            made.append(make(*plain, self, sampling, store))
             return made[0]
 
         with torch.no_grad(), Progress(kept=self._kept):
@@ -131,7 +132,9 @@ class Draws:
 
     def write(self, part: Part, count: int, number: int, values: Quantities) -> None:
         arrays = {f"array{i}": v.numpy(force=True) for i, v in enumerate(values.values())}
-        self._whole(self.file(part, count, number), lambda file: np.savez(file, names=np.array(list(values)), **arrays))
+        save: Any = np.savez
+        file = self.file(part, count, number)
+        self._whole(file, lambda opened: save(opened, names=np.array(list(values)), **arrays))
 
     def rounds(self) -> dict[str, float]:
         """The largest relative error by draws a scramble and scrambles."""

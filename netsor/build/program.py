@@ -15,6 +15,7 @@ import sympy as sp
 
 from netsor import ir, markup
 from netsor.build import hints
+from netsor.build.content import content
 from netsor.build.declarations import covariances, dimension, fit_readout, variance
 from netsor.build.declarations import fan_in as checked_fan_in
 from netsor.build.expressions import Expr, Matrix
@@ -145,7 +146,7 @@ class Program:
         return markup.html(str(self))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and str(self) == str(other)
+        return isinstance(other, Program) and content(self) == content(other)
 
     __hash__ = object.__hash__
 

@@ -6,7 +6,6 @@ dependence and parity show); `natural` values follow the program's own distribut
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never, cast
@@ -15,11 +14,13 @@ import numpy as np
 
 from netsor import ir
 from netsor.facts import covariance, covariance_blocks, fan_in, input_vectors
-from netsor.indexing import IndexMap, index_map, position
+from netsor.indexing import index_map
 from netsor.measure import FAR, written_size
-from netsor.run.expressions import Array, evaluate
+from netsor.run.arrays import Value
+from netsor.run.expressions import Array
 from netsor.run.flow import spans
-from netsor.run.shapes import Sizes, aligned
+from netsor.run.rules import evaluate
+from netsor.run.shapes import Sizes
 from netsor.run.work import Work
 
 Values = dict[ir.Var, Array]
@@ -190,127 +191,25 @@ def _node_steps(nodes: int, held: int) -> int:
     return 2 + nodes + nodes * held // 1000
 
 
-def _trsp(line: ir.Trsp, values: Values, sizes: Sizes) -> Array:
-    return np.swapaxes(values[line.of], -1, -2)
-
-
-def _matmul(line: ir.MatMul, values: Values, sizes: Sizes) -> Array:
-    matrix, vector = values[line.matrix], values[line.vector]
-    if not line.matrix.dims:
-        product = vector @ matrix.T
-        return aligned(product, line.vector.axes, line.out.axes, 1)
-    axes = line.out.axes
-    left = aligned(matrix, line.matrix.axes, axes, 2)
-    right = aligned(vector, line.vector.axes, axes, 1)
-    return np.broadcast_to(np.matmul(left, right[..., None])[..., 0], sizes.shape(line.out))
-
-
-def _coordinatewise(line: ir.Nonlin | ir.Moment, values: Values, sizes: Sizes) -> Array:
-    axes = line.out.axes
-    tail = 1 if line.args else 0
-    env: dict[Any, Any] = {}
-    for i, v in enumerate(line.args):
-        env[ir.arg(i)] = aligned(values[v], v.axes, axes, 1)
-    for j, c in enumerate(line.params):
-        scalar = aligned(values[c], c.axes, axes, 0)
-        env[ir.param(j)] = scalar[..., None] if tail else scalar
-    result = np.asarray(evaluate(line.expr, env), dtype=float)
-    if isinstance(line, ir.Moment) and line.args:
-        result = result.mean(axis=-1) if result.ndim else result
-    return np.broadcast_to(result, sizes.shape(line.out))
-
-
-def _gathered(line: ir.IndexForm, m: IndexMap, values: Values, sizes: Sizes) -> Array:
-    """out[s, κ] = of[positions of s, κ]."""
-    fixed, grid, rest, tail = _axes(line, m)
-    source = aligned(values[line.of], line.of.axes, (*fixed, *rest), tail)
-    taps = []
-    for k in range(m.taps):
-        index, inside, counts = _positions(line, m, k, sizes, len(rest) + tail)
-        found = np.where(inside, source[index], -np.inf if m.outside == "drop" else 0.0)
-        taps.append(found.reshape((*counts, *found.shape[len(fixed) :])))
-    result = taps[0] if m.tap is None else np.stack(taps)
-    return np.broadcast_to(aligned(result, (*grid, *rest), line.out.axes, tail), sizes.shape(line.out))
-
-
-def _scattered(line: ir.IndexForm, m: IndexMap, values: Values, sizes: Sizes) -> Array:
-    """out[t] = Σ of[s, κ] over the positions that are t."""
-    fixed, grid, rest, tail = _axes(line, m)
-    given = aligned(values[line.of], line.of.axes, (*grid, *rest), tail)
-    given = given[None] if m.tap is None else given
-    total = np.zeros((*(sizes.size(line.out.size(a)) for a in (*fixed, *rest)), *given.shape[given.ndim - tail :]))
-    for k, tap in enumerate(given):
-        index, inside, counts = _positions(line, m, k, sizes, len(rest) + tail)
-        lead = inside.shape[: len(fixed)]
-        np.add.at(total, index, np.where(inside, tap.reshape((*lead, *tap.shape[len(counts) :])), 0.0))
-    return aligned(total, (*fixed, *rest), line.out.axes, tail)
-
-
-Axes = tuple[ir.Axis, ...]
-
-
-def _axes(line: ir.IndexForm, m: IndexMap) -> tuple[Axes, Axes, Axes, int]:
-    """The axes whose positions are read, the tap's and those that positions move with, the others, and the tail."""
-    fixed = tuple(r.axis for r in m.reads)
-    moving = tuple(r.at for r in m.reads if r.at is not None)
-    rest = tuple(a for a in m.ends(line)[1].axes if a not in fixed)
-    return fixed, moving if m.tap is None else (m.tap, *moving), rest, 0 if line.of.kind == "C" else 1
-
-
-def _positions(line: ir.IndexForm, m: IndexMap, tap: int, sizes: Sizes, after: int) -> tuple[Any, Any, list[int]]:
-    """What a tap reads: positions as an open grid; which are inside; how many along each axis that they move with.
-
-    The mask is for arrays with `after` further dimensions.
-    """
-    reader, read = m.ends(line)
-    index, inside, counts = [], [], []
-    for r in m.reads:
-        size = sizes.size(read.size(r.axis))
-        if r.at is None:
-            rows = np.array([position(line, r, size)])
-        else:
-            counts.append(sizes.size(reader.size(r.at)))
-            rows = r.stride * np.arange(counts[-1]) + r.offsets[tap]
-        index.append(rows % size)
-        inside.append((rows >= 0) & (rows < size) | (m.outside == "wrap"))
-    everywhere: Any = np.True_
-    mask = functools.reduce(np.logical_and.outer, inside, everywhere)
-    return np.ix_(*index), mask.reshape(mask.shape + (1,) * after), counts
-
-
-def _reduce(line: ir.Reduce, values: Values, sizes: Sizes) -> Array:
-    op: Any = {"sum": np.sum, "mean": np.mean, "max": np.max}[line.op]
-    reduced: Array = op(values[line.of], axis=line.of.axes.index(line.axis))
-    have = tuple(a for a in line.of.axes if a != line.axis)
-    return aligned(reduced, have, line.out.axes, 0 if line.of.kind == "C" else 1)
-
-
-def _softmax(line: ir.Softmax, values: Values, sizes: Sizes) -> Array:
-    axes = line.out.axes
-    scores = np.broadcast_to(aligned(values[line.of], line.of.axes, axes, 0), sizes.shape(line.out))
-    i = axes.index(line.axis)
-    weights = np.exp(scores - scores.max(axis=i, keepdims=True))
-    if line.mask is not None:
-        weights = weights * aligned(values[line.mask], line.mask.axes, axes, 0)
-    return cast(Array, weights / weights.sum(axis=i, keepdims=True))
-
-
 def _line(line: ir.Line, values: Values, sizes: Sizes) -> Array:
+    """A line's array `[*axes, n]` by the rules, for one sample."""
+
+    def read(v: ir.Var) -> Value:
+        return Value(values[v] if v.kind == "A" else values[v][None], _names(v))
+
     match line:
         case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data():
             raise KeyError(line.out)  # an input that is not given
-        case ir.Trsp():
-            return _trsp(line, values, sizes)
-        case ir.MatMul():
-            return _matmul(line, values, sizes)
-        case ir.Nonlin() | ir.Moment():
-            return _coordinatewise(line, values, sizes)
-        case ir.IndexLine():
-            m = index_map(line)
-            return _scattered(line, m, values, sizes) if m.transposed else _gathered(line, m, values, sizes)
-        case ir.Reduce():
-            return _reduce(line, values, sizes)
-        case ir.Softmax():
-            return _softmax(line, values, sizes)
+        case (
+            ir.Trsp() | ir.MatMul() | ir.Nonlin() | ir.Moment() | ir.IndexLine() | ir.Reduce() | ir.Softmax()
+        ):  # fmt: skip
+            found = evaluate(line, read, _names(line.out), sizes, Value.xp)
         case _:
             assert_never(line)
+    if line.out.kind == "A":
+        return found.data
+    return np.asarray(found.expanded(_names(line.out), sizes.axes(line.out)).data[0])
+
+
+def _names(v: ir.Var) -> tuple[str, ...]:
+    return tuple(d.axis.name for d in v.dims)

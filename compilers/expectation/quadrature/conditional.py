@@ -16,14 +16,24 @@ from torch import Tensor
 from netsor.compilers.expectation.functions import Fn, scaled
 from netsor.compilers.expectation.gauss import Gauss, ratio
 from netsor.compilers.expectation.quadrature import smoothed as tables
-from netsor.compilers.expectation.quadrature.panels import REACH, TINY, Panels, Profile, View, panels, profile
+from netsor.compilers.expectation.quadrature.panels import (
+    REACH,
+    Accuracy,
+    Panels,
+    Profile,
+    View,
+    panels,
+    profile,
+)
 from netsor.compilers.expectation.quadrature.smoothed import Blurred, Smoothed, smoothed
 
 FEWEST = 12  # entries for which a table of G is worth the while
-ENTRIES, PANELS = 1 << 11, 4096
+ENTRIES, PANELS = 1 << 12, 1 << 12
 REACHES = (REACH, 12.0, 17.0, 24.0, 34.0)  # the larger ones for functions that grow exponentially
 RARE, WIDER = 1e-12, 9.4  # √E g² relative to the largest in the block; `Profile.layer` where it is small
-ENOUGH, LEVELS = 1e-11, 2
+LEVELS = 2
+MANY, FEW = Accuracy(1e-6, 1e-11), Accuracy(1e-7, 1e-13)
+FEWER = 200  # entries that are taken to the accuracy of `FEW`, a quadrature each
 
 
 class Entries(NamedTuple):
@@ -51,6 +61,7 @@ class Pair(NamedTuple):
     of_f: Profile
     of_g: Profile
     reach: float
+    accuracy: Accuracy
 
 
 def expectation(f: Fn, g: Fn, on: Gauss) -> tuple[Tensor, float]:
@@ -74,18 +85,20 @@ def _one_side(f: Fn, g: Fn, entries: Entries) -> tuple[Tensor, float]:
     some = _some(entries)
     few = entries.take(some)
     reach = next((r for r in REACHES if _decays(f, few.m1, few.s1, r) and _decays(g, few.m2, few.s2, r)), REACHES[-1])
-    of_f, of_g = profile(f, entries.m1, entries.s1, reach), profile(g, entries.m2, entries.s2, reach)
+    accuracy = FEW if len(entries.m1) <= FEWER else MANY
+    of_f = profile(f, entries.m1, entries.s1, reach, accuracy)
+    of_g = profile(g, entries.m2, entries.s2, reach, accuracy)
     one = tables.direct(lambda x: f.call(x).square(), of_f, few.m1, few.s1, reach).sqrt()
     two = tables.direct(lambda x: g.call(x).square(), of_g, few.m2, few.s2, reach).sqrt()
-    both, size = Pair(f, g, of_f, _seen(of_g, two), reach), one * two
+    both, size = Pair(f, g, of_f, _seen(of_g, two), reach, accuracy), one * two
     finer, off, level = _singly(both, few, 0), math.inf, 0
-    while level < LEVELS and not off <= ENOUGH:
+    while level < LEVELS and not off <= accuracy.tiny:
         level += 1
         coarse, finer = finer, _singly(both, few, level)
         off = float(ratio((finer - coarse).abs(), size).max())
     value, table = _values(both, entries, level - 1)
     off = max(off, float(ratio((finer - value[some]).abs(), size).max()))
-    return value, off + table + 2 * TINY
+    return value, off + table + 2 * accuracy.tiny
 
 
 def _some(entries: Entries) -> Tensor:
@@ -102,10 +115,10 @@ def _seen(of_g: Profile, sizes: Tensor) -> Profile:
 
 
 def _decays(f: Fn, mean: Tensor, deviation: Tensor, reach: float) -> bool:
-    """Is the root of f²·density at ±reach below 1e-8 of √E f²?"""
+    """Is the root of f²·density at ±reach below 6e-7 of √E f², and E f² beyond it below 1e-14?"""
     at = torch.linspace(-reach, reach, 129, dtype=torch.float64, device=mean.device)
     values = f.call(mean[:, None] + deviation[:, None] * at).abs() * torch.exp(-0.25 * at**2)
-    return bool((values[:, [0, -1]].amax(1) <= 1e-8 * values.square().mean(1).sqrt() + 1e-290).all())
+    return bool((values[:, [0, -1]].amax(1) <= 6e-7 * values.square().mean(1).sqrt() + 1e-290).all())
 
 
 def _values(both: Pair, entries: Entries, level: int) -> tuple[Tensor, float]:
@@ -125,7 +138,7 @@ def _rule(both: Pair, entries: Entries, level: int) -> tuple[Callable[[Entries],
     """The rule for entries whose G is as wide up to a factor of 2, and its own error."""
     if not bool(entries.rest.any()):
         return lambda some: _on_the_line(both, some, level), 0.0
-    if len(entries.rest) < FEWEST:
+    if len(entries.rest) < FEWEST or both.accuracy is FEW:
         return lambda some: _nested(both, some, level), 0.0
     far = both.reach * entries.slope + entries.rest
     ends = float((entries.m2 - far).min()), float((entries.m2 + far).max())

@@ -23,38 +23,51 @@ from netsor.compilers.expectation.series.grid import cardinal, filled
 
 REACH = 8.5  # 2e-17 of the Gaussian lies outside
 FAR = 1e3
-WIDEST = 4.25  # panel for the Gaussian itself
+WIDEST, BEFORE, AFTER = 3.15, 0.012, 0.09  # panels for the Gaussian itself: x² times its density to 1e-13
 NODES = 12
 FIRST, GROWTH = 4.0, 4.0  # panels near 0 and near kinks before they are tested, and their growth with the distance
-RESOLVED = 1e-6  # by the 12 terms of a profile; the nodes integrate twice as many, so to the square of it
 MOST = 1000  # panels of a profile
 EVENLY = 1.2  # a gap of up to so many panels is halved
 NOISE = 16 * EPS  # of values, relative to the largest
-TINY = 1e-11
 SAMPLE = 2000  # entries
 STEPS = 20_000  # panels of one entry
+
+
+class Accuracy(NamedTuple):
+    """Of the 12 terms of a profile, relative to the panel's values (the nodes integrate twice as many, so to the square
+    of it) and to the smallest √E f².
+    """
+
+    resolved: float
+    tiny: float
 
 
 class Profile(NamedTuple):
     """Panels between the edges `[P + 1]`, the kinks on some of them, and √E f² of the entries where it is smallest."""
 
     edges: Tensor
+    far: Tensor  # how far a panel from x may reach: far − bend·x, `[P]`
+    bend: Tensor
     kinks: Tensor
     small: float
     layer: float = 7.0  # beyond so many s a kink that is smoothed over s is not felt
 
     def step(self, x: Tensor) -> Tensor:
-        """How far a panel from x may reach, between the width of its panel and that of the next.
+        """How far a panel from x may reach."""
+        k = torch.searchsorted(self.edges, x, right=True).sub_(1).clamp_(0, len(self.far) - 1)
+        inside = x.clamp(self.edges[0], self.edges[-1])
+        return self.far.take(k).sub_(self.bend.take(k).mul_(inside))
 
-        Into a narrower panel it reaches by the width of that at most.
-        """
-        width = self.edges.diff()
-        last = len(width) - 1
-        k = torch.searchsorted(self.edges, x, right=True).sub_(1).clamp_(0, last)
-        now, after = width.take(k), width.take((k + 1).clamp_(max=last))
-        rest = self.edges[1:].take(k).sub_(x)
-        wider = torch.addcmul(now, after - now, (1 - rest / now).clamp_(0, 1))
-        return torch.where(after > now, wider, torch.minimum(now, torch.maximum(rest, after)))
+
+def _reach(edges: Tensor) -> tuple[Tensor, Tensor]:
+    """The step from x: all of the panel at its beginning, as wide as the next panel at its end, linear between them.
+
+    So a panel reaches into a narrower one as far as a panel from there would reach back.
+    """
+    width = edges.diff()
+    after = torch.cat([width[1:], width[-1:]])
+    bend = 1 - after / width
+    return torch.addcmul(after, bend, edges[1:]), bend
 
 
 class View(NamedTuple):
@@ -135,7 +148,7 @@ def panels(views: Sequence[Stepped], reach: float, level: int = 0) -> Panels:
     for _ in range(STEPS):
         if bool((z >= reach).all()):
             break
-        goal, step = last, torch.full_like(z, WIDEST)
+        goal, step = last, torch.where(z > 0, AFTER, BEFORE).mul_(z).mul_(z).add_(WIDEST)
         for end in ends:
             goal = torch.minimum(goal, torch.where(end > z, end, last))
         for view in views:
@@ -155,7 +168,7 @@ def panels(views: Sequence[Stepped], reach: float, level: int = 0) -> Panels:
 # ---------------------------------------------------------------- profiles
 
 
-def profile(f: Fn, mean: Tensor, deviation: Tensor, reach: float) -> Profile:
+def profile(f: Fn, mean: Tensor, deviation: Tensor, reach: float, accuracy: Accuracy) -> Profile:
     """Panels within reach of every N(mean, deviation²) on which f is a polynomial of degree 11."""
     far = (reach + 1) * deviation + 1e-300
     low, high = float((mean - far).min()), float((mean + far).max())
@@ -168,11 +181,11 @@ def profile(f: Fn, mean: Tensor, deviation: Tensor, reach: float) -> Profile:
     edges = torch.tensor(walk([low, *inner, high], first), dtype=torch.float64, device=mean.device)
     small = _small(f, mean, deviation)
     while len(edges) <= MOST:
-        bad = _unresolved(f, edges, small) & (edges.diff() > 1e-9 * (1 + edges[:-1].abs()))
+        bad = _unresolved(f, edges, small, accuracy) & (edges.diff() > 1e-9 * (1 + edges[:-1].abs()))
         if not bool(bad.any()):
             break
         edges = torch.cat([edges, 0.5 * (edges[1:] + edges[:-1])[bad]]).sort().values
-    return Profile(edges, torch.tensor(inner, dtype=torch.float64, device=mean.device), small)
+    return Profile(edges, *_reach(edges), torch.tensor(inner, dtype=torch.float64, device=mean.device), small)
 
 
 def _small(f: Fn, mean: Tensor, deviation: Tensor) -> float:
@@ -203,11 +216,11 @@ def walk(ends: list[float], step: Callable[[float], float]) -> list[float]:
     return edges
 
 
-def _unresolved(f: Fn, edges: Tensor, small: float) -> Tensor:
+def _unresolved(f: Fn, edges: Tensor, small: float, accuracy: Accuracy) -> Tensor:
     """Panels on which the polynomial through the nodes is off, by more than rounding of what is small."""
     test = torch.tensor([-0.99, -0.52, -0.06, 0.47, 0.97], dtype=torch.float64, device=edges.device)
     middle, half = 0.5 * (edges[1:] + edges[:-1])[:, None], 0.5 * edges.diff()[:, None]
     values = f.call(filled(edges).x).unflatten(0, (-1, POINTS))
     off = (f.call(middle + half * test) - values @ cardinal(test).T).abs().amax(1)
-    floor = max(TINY * small, NOISE * float(values.abs().max()), 1e-290)
-    return ~(off <= RESOLVED * values.abs().amax(1) + floor)
+    floor = max(accuracy.tiny * small, NOISE * float(values.abs().max()), 1e-290)
+    return ~(off <= accuracy.resolved * values.abs().amax(1) + floor)

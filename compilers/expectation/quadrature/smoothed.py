@@ -82,19 +82,17 @@ class Smoothed(NamedTuple):
         """At x `[P, N]`, whose rows belong to the entries `[P]` of `at`."""
         low, high = self.edges[:-1], self.edges[1:]
         last = len(low) - 1
-        panel = torch.searchsorted(self.edges, x).sub_(1).clamp_(0, last)
+        panel = torch.searchsorted(self.edges, x, out_int32=True).sub_(1).clamp_(0, last)
         scale, shift = 2 / (high - low), -(high + low) / (high - low)
-        t = torch.addcmul(_picked(shift, panel), x, _picked(scale, panel)).clamp_(-1, 1)
-        place = panel.add_(entry[:, None] * (last + 1))
+        place = panel.view(-1)
+        t = shift.index_select(0, place).addcmul_(x.view(-1), scale.index_select(0, place)).clamp_(-1, 1)
+        panel.add_((entry[:, None] * (last + 1)).int())
         flat = polynomial.flatten(1)
-        out = _picked(flat[-1], place)
+        out, picked = flat[-1].index_select(0, place), torch.empty_like(t)
         for k in range(POINTS - 2, -1, -1):
-            out = torch.addcmul(_picked(flat[k], place), out, t)
-        return out
-
-
-def _picked(values: Tensor, index: Tensor) -> Tensor:
-    return values.index_select(0, index.reshape(-1)).view(index.shape)
+            torch.index_select(flat[k], 0, place, out=picked)
+            out.mul_(t).add_(picked)
+        return out.view_as(x)
 
 
 def smoothed(g: Fn, seen: Profile, s: Tensor, ends: tuple[float, float], reach: float) -> Smoothed:
@@ -156,7 +154,7 @@ def _edges(
 
 
 def _widths(seen: Profile) -> Callable[[float], float]:
-    """`Profile.step` of one number."""
+    """How far a panel of one number may reach: no farther than `Profile.step`."""
     edges = seen.edges.tolist()
     width = [b - a for a, b in pairwise(edges)]
 

@@ -11,10 +11,10 @@ from netsor.compilers.lift.rules import (
     reduce,
 )
 from netsor.compilers.lift.rules.dimensions import joins, parts, shapes
-from netsor.compilers.lift.rules.positions import convolution, pools
+from netsor.compilers.lift.rules.positions import convolution, pools, transposed
 from netsor.compilers.lift.rules.table import RULES, near
 
 __all__ = [
     "RULES", "attention", "contract", "convolution", "einsum", "elementwise", "joins", "near", "normalisation",
-    "parts", "pools", "randomness", "recurrent", "reduce", "shapes",
+    "parts", "pools", "randomness", "recurrent", "reduce", "shapes", "transposed",
 ]  # fmt: skip

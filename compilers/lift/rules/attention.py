@@ -15,6 +15,7 @@ from netsor.build.program import softmax
 from netsor.compilers.lift.export import Pair
 from netsor.compilers.lift.findings import finding
 from netsor.compilers.lift.lifter import Lifter, as_expr
+from netsor.compilers.lift.rules.dimensions.parts import repeated
 from netsor.compilers.lift.rules.dimensions.shapes import mixed
 from netsor.compilers.lift.rules.elementwise import combined, times
 from netsor.compilers.lift.rules.masks import kept, masked
@@ -111,11 +112,12 @@ def _attention(
     scale: Any = None, enable_gqa: bool = False,
 ) -> Value:  # fmt: skip
     """softmax(q kᵀ · scale) v over the last two dimensions."""
-    if enable_gqa:
-        raise L.no_rule("enable_gqa", "as many heads of keys as of queries")
     if dropout:
         raise dropped(L)
     queries, keys, values = L.value(q), L.value(k), L.value(v)
+    if enable_gqa:
+        count = product(queries.dims[-3])[0]
+        keys, values = (repeated(L, x, len(x.dims) - 3, count // product(x.dims[-3])[0]) for x in (keys, values))
     empty: Dim = ()
     scores = contracted(
         L, Value((*queries.dims[:-1], empty, queries.dims[-1]), queries.expr, queries.power),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import sympy as sp
 
@@ -11,7 +12,7 @@ from netsor import ir
 from netsor.build.expressions import Expr, Matrix
 from netsor.compilers.lift.layout import marked
 from netsor.compilers.lift.lifter import Lifter
-from netsor.compilers.lift.rules.dimensions.parts import taken
+from netsor.compilers.lift.rules.dimensions.parts import part, taken
 from netsor.compilers.lift.rules.dimensions.shapes import mixed
 from netsor.compilers.lift.rules.elementwise import combined, times
 from netsor.compilers.lift.rules.products import values_product
@@ -36,14 +37,15 @@ from netsor.compilers.lift.values import (
 
 def placed(
     L: Lifter, w: Parameter, rows: int, cols: Dim | Expr, features: int | None = None, taps: ir.Axis | None = None,
-    lookup: bool = False,
+    lookup: bool = False, padding: int | None = None, apart: int = 0,
 ) -> tuple[Placed, Matrix]:  # fmt: skip
     """The matrix of a parameter whose dimension `rows` is free: made once, transposed when it is read the other way."""
+    L.arrays.law(w.name, L.step.node, padding)
     if w.name in L.readouts or w.name in L.vectors:
         raise shared_readout(L, w.name)
     known = L.matrices.get(w.name)
     if known is None:
-        known = L.matrices[w.name] = _made(L, w, rows, cols, features, taps, lookup)
+        known = L.matrices[w.name] = _made(L, w, rows, cols, features, taps, lookup, padding, apart)
     width = L.wide(_one_wide(L, cols)) if isinstance(cols, tuple) else cols.rows
     turned = known.matrix if known.row_dim == rows else known.matrix.T
     theirs = known.cols if known.row_dim == rows else known.rows
@@ -82,21 +84,31 @@ def _one_wide(L: Lifter, atoms: Dim) -> Atom:
 
 
 def _made(
-    L: Lifter, w: Parameter, rows: int, cols: Dim | Expr, features: int | None, taps: ir.Axis | None, lookup: bool
+    L: Lifter,
+    w: Parameter,
+    rows: int,
+    cols: Dim | Expr,
+    features: int | None,
+    taps: ir.Axis | None,
+    lookup: bool,
+    padding: int | None,
+    apart: int,
 ) -> Placed:
-    """Declare the matrix: axes of its rows (heads, gates), of the columns (positions) and taps are axes of a family."""
+    """Declare the matrix: axes of its rows (heads, gates), of the columns (positions) and taps are axes of a family.
+
+    The first `apart` axes of the columns are not summed.
+    """
     found = L.rows_of(w.name, rows, w.sizes[rows])
     width = L.wide(_one_wide(L, found))
     columns: Dim = cols if isinstance(cols, tuple) else ()
     summed = [ir.Dim(a.axis, a.size[0]) for a in columns if a.axis]
     summed += [ir.Dim(taps, taps.size)] if taps is not None and taps.size is not None else []
     axes = [*summed, *(ir.Dim(a.axis, a.size[0]) for a in found if a.axis)]
-    count = 1
-    for dim in summed:
-        assert isinstance(dim.size, int)
-        count *= dim.size
+    count = math.prod(cast(int, dim.size) for dim in summed[apart:])
     source = L.wide(_one_wide(L, cols)) if isinstance(cols, tuple) else cols
-    W, power = L.arrays.matrix(w.name, L.label(w.name), width, source, features, axes, count, lookup, L.step.node)
+    W, power = L.arrays.matrix(
+        w.name, L.label(w.name), width, source, features, axes, count, lookup, L.step.node, padding
+    )  # fmt: skip
     seen = marked(columns, "cols") if columns else (Atom("cols", w.sizes[1 - rows]),)
     dims = (marked(found, "rows"), seen) if rows == 0 else (seen, marked(found, "rows"))
     extra: Dims = ((axis_atom(taps),),) if taps is not None else ()
@@ -191,9 +203,21 @@ def contract(L: Lifter, w: Parameter, x: Any, dim: int, cols: int) -> Any:
             "NT812", f"{w.name} is applied to the output of a readout",
             "a finite layer between wide ones keeps its random values: give it the width",
         )  # fmt: skip
+    if w.cut is not None:
+        return _part_of(L, w, x, dim, cols)
     rows = 1 - cols
     growing = w.sizes[rows][0] != w.sizes[rows][1]
     return applied_to(L, w, x, dim, rows) if growing else read_out(L, w, x, dim, rows)
+
+
+def _part_of(L: Lifter, w: Parameter, x: Any, dim: int, cols: int) -> Value:
+    """Some rows of a matrix: a part of what all of it gives."""
+    assert w.cut is not None
+    own, start, size = w.cut
+    y = contract(L, replace(w, cut=None), x, dim, cols)
+    if own == cols or not isinstance(y, Value):
+        raise L.no_rule(f"a part of the columns of {w.name}, or of a readout", "a parameter for each part")
+    return part(L, y, dim % len(y.dims), start, size)
 
 
 def _matrices(L: Lifter, a: Parameter, b: Parameter) -> Any:
@@ -247,16 +271,17 @@ def _addmm(L: Lifter, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) 
 
 
 @rule("embedding")
-def _embedding(L: Lifter, w: Any, ids: Any, *_: Any, **__: Any) -> Value:
-    """Rows of a table: one-hot data, without division by the number of rows."""
-    if isinstance(w, Parameter) and isinstance(ids, Constant):
+def _embedding(L: Lifter, w: Any, ids: Any, padding: int = -1, *_: Any, **__: Any) -> Value:
+    """Rows of a table: one-hot data, without division by the number of rows; padding is the zero vector."""
+    if isinstance(w, Parameter) and isinstance(ids, Constant) and padding < 0:
         return _positions(L, w, ids)
-    if not isinstance(w, Parameter) or not isinstance(ids, Data):
+    if not isinstance(w, Parameter) or w.cut is not None or not isinstance(ids, Data):
         raise L.no_rule(
             "a table or indices that are computed from parameters", "tables are parameters, indices are data"
         )
-    data, dims = L.data.features(ids, -1, w.name, L.step.node, w.sizes[0][0])
-    entry, M = placed(L, w, 1, data, w.sizes[0][0], lookup=True)
+    zero = padding if padding >= 0 else None
+    data, dims = L.data.features(ids, -1, w.name, L.step.node, w.sizes[0][0], zero)
+    entry, M = placed(L, w, 1, data, w.sizes[0][0], lookup=True, padding=zero)
     return Value((*dims, entry.rows), M @ data, entry.power)
 
 

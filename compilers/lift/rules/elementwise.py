@@ -246,6 +246,7 @@ def combined(L: Lifter, a: Any, b: Any, op: Callable[[Any, Any], Any]) -> Any:
     if isinstance(a, Outputs) and isinstance(b, Outputs):
         if [len(d) for d in a.dims] != [len(d) for d in b.dims]:
             raise L.no_rule("outputs of different shapes are added")
+        _same_outputs(L, a, b)
         return Outputs(a.dims, a.terms + b.terms)
     x, y, dims = L.aligned(L.value(a), L.value(b))
     if is_zero(y) or is_zero(x):
@@ -258,6 +259,15 @@ def combined(L: Lifter, a: Any, b: Any, op: Callable[[Any, Any], Any]) -> Any:
             "bring both to the same order, with variances c/fan-in and no further factors of the width",
         )  # fmt: skip
     return Value(dims, op(x.expr, y.expr), x.power)
+
+
+def _same_outputs(L: Lifter, a: Outputs, b: Outputs) -> None:
+    """Different outputs of one readout are independent: their sum is none of its outputs."""
+    sizes = [[x.size for x in v.only("out")] for v in (a, b)]
+    first = {t.parameter: t.first for t in a.terms}
+    if any(first.get(t.parameter, t.first) != t.first or (t.parameter in first and sizes[0] != sizes[1])
+           for t in b.terms):  # fmt: skip
+        raise L.no_rule("different outputs of one readout are added", "a readout for each, or one output of their sum")
 
 
 def is_zero(v: Value) -> bool:

@@ -33,9 +33,7 @@ def _layers(
     if dropout and train and layers > 1:
         raise dropped(L)
     directions, kind = 1 + bidirectional, L.step.name
-    per, rest = divmod(len(parameters), layers * directions)
-    if rest or per != (4 if biases else 2):
-        raise L.no_rule("projections of the states", "proj_size=0")
+    per = len(parameters) // (layers * directions)
     starts = list(start) if kind == "lstm" else [start]
     time = 1 if batch_first else 0
     ends: list[list[Value]] = []
@@ -64,14 +62,15 @@ def _element(L: Lifter, start: Any, j: int) -> Value:
 
 
 class Cell:
-    """The affine maps of a cell: U x + b and W h + b′, gate by gate."""
+    """The affine maps of a cell: U x + b and W h + b′, gate by gate; an LSTM's states may be projected, P (o tanh c)."""
 
     def __init__(self, L: Lifter, kind: str, parameters: Sequence[Any]) -> None:
         self.L, self.kind, self.gates = L, kind, GATES[kind]
         self.u, self.w = parameters[:2]
-        biases = parameters[2:4] if len(parameters) > 2 and parameters[2] is not None else (None, None)
+        biases = parameters[2:4] if len(parameters) > 3 and parameters[2] is not None else (None, None)
         self.b: Any = biases[0]
         self.c: Any = biases[1]
+        self.p: Any = parameters[-1] if len(parameters) in (3, 5) else None
         if kind != "rnn_relu":
             L.arrays.smooth.add(self.u.name)
         self._take_apart([p for p in (self.u, self.w, self.b, self.c) if p is not None])
@@ -79,8 +78,13 @@ class Cell:
     def _take_apart(self, parameters: Sequence[Any]) -> None:
         """The rows of each parameter are gates times a width."""
         L, k, splits = self.L, self.gates, {}
+        if self.p is not None and (self.p.sizes[0][0] == self.p.sizes[0][1] or not self.p.whole):
+            raise L.refuse(
+                "NT812", f"{self.p.name} maps the states to a finite dimension",
+                "a finite layer between wide ones keeps its random values: a proj_size that grows with the width",
+            )  # fmt: skip
         for p in parameters:
-            if not isinstance(p, Parameter) or p.order != tuple(range(len(p.sizes))):
+            if not isinstance(p, Parameter) or not p.whole:
                 raise L.no_rule("weights that are computed", "parameters as they are")
             m, n = p.sizes[0]
             if k > 1 and (p.name, 0) not in L.facts.splits:
@@ -88,11 +92,15 @@ class Cell:
         if splits:
             raise Restart(replace(L.facts, splits={**L.facts.splits, **splits}))
 
-    def declare(self, width: Dim) -> None:
-        """The arrays of the state, before a scan traces its step."""
-        placed(self.L, self.w, 0, width)
+    def declare(self, width: Dim) -> Dim:
+        """The arrays of the state, before a scan traces its step; the width of the state."""
+        state = width
+        if self.p is not None:
+            state = placed(self.L, self.p, 0, width)[0].rows
+        placed(self.L, self.w, 0, state)
         if self.c is not None:
             self.L.value(self.c)
+        return state
 
     def of_input(self, x: Any) -> list[Value]:
         return self._affine(self.u, x, self.b)
@@ -128,7 +136,8 @@ class Cell:
         if self.kind == "lstm":
             i, f, o = (_gate(L, fn.sigmoid, sums[j]) for j in (0, 1, 3))
             c = _add(L, _mul(L, f, states[1]), _mul(L, i, _gate(L, fn.tanh, sums[2])))
-            return [_mul(L, o, _gate(L, fn.tanh, c)), c]
+            new = _mul(L, o, _gate(L, fn.tanh, c))
+            return [new if self.p is None else contract(L, self.p, new, -1, 1), c]
         return [applied(L, sums[0], fn.relu if self.kind == "rnn_relu" else fn.tanh)]
 
 
@@ -163,15 +172,15 @@ def _scanned(L: Lifter, cell: Cell, x: Any, place: int, starts: Sequence[Value],
         if s.power != 0:
             raise L.refuse("NT811", f"an initial state of the order n^{s.power}", "an initial state of order 1")
     dims = inputs[0].dims
-    cell.declare(dims[-1])
+    shapes = [(*dims[:-1], cell.declare(dims[-1])), dims][: len(starts)]  # of a state, and of an LSTM's cell
 
     def step(*previous: Expr) -> tuple[Expr, ...]:
-        found = cell(inputs, [Value(dims, e) for e in previous])
+        found = cell(inputs, [Value(d, e) for d, e in zip(shapes, previous, strict=True)])
         return tuple(s.expr for s in found)
 
     init = tuple(0 if is_zero(s) else s.expr for s in starts)
     states = L.program.scan(axis, init, step, reverse=reverse)
-    return [Value(dims, s) for s in states]
+    return [Value(d, s) for d, s in zip(shapes, states, strict=True)]
 
 
 def _time(L: Lifter, dim: Dim) -> ir.Axis:

@@ -1,28 +1,27 @@
-"""Blocks of pairs of inputs with axes by a compiled C function: the same seam as `evaluate.fused.Fused`."""
+"""Blocks of pairs of inputs with axes by a compiled C function: the same seam as `native.blocks.Native`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from netsor.compilers.budget.plan import Plan, evened
+from netsor.compilers.budget.plan import blocks
+from netsor.compilers.evaluate.assembled import Band, Near, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR
 from netsor.compilers.expectation.report import report
 from netsor.compilers.native.axes.library import Library
 from netsor.compilers.native.axes.printing.reader import PLAIN
 from netsor.compilers.native.axes.sides import Shapes, Sides
-from netsor.compilers.native.columns import evaluate
+from netsor.compilers.native.columns import Column, evaluate
 from netsor.compilers.native.expectations import Missing
 
-OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the block
+OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
 FEW = 4  # elements of an axis of inputs that nobody has seen
 SIDE = 256  # inputs of a side of a block
-ONE, LIBRARY = "native one", "native library"  # no name begins like this
 
 
 class Tiles:
@@ -61,60 +60,71 @@ class Tiles:
                 self._libraries[key] = str(missing)
         return self._libraries[key]
 
-    def planned(self, plan: Plan, longest: int) -> Plan:
-        """Blocks of inputs of a side as the tiles want them."""
-        return replace(plan, tile=evened(SIDE, longest))
-
     # ------------------------------------------------------------ quantities of each input
 
-    def extended(self, a: Any, b: Any) -> tuple[Any, Any]:
-        """Both batches with what the tiles read of each input."""
+    def _tables(self, library: Library, a: Any, b: Any) -> list[list[Tensor]]:
+        """What the tiles read of each input, `[samples, elements]`; of one batch with itself once."""
+        known: dict[Any, Tensor] = {}
+        kept = [self.sides.flattened(a)]
+        kept.append(kept[0] if a is b else self.sides.flattened(b))
+
+        def table(each: Any, side: int, column: Column, size: int) -> Tensor:
+            key = 0 if a is b else side, column, size
+            if key not in known:
+                found = evaluate(column, kept[side]).to(each.data.dtype)
+                known[key] = found.expand(each.data.samples, size).contiguous()
+            return known[key]
+
+        sides = ((a, 0, 1), (b, 1, 2), (b, 1, PLAIN))
+        return [[table(each, side, *column) for column in library.columns[copy]] for each, side, copy in sides]
+
+    # ------------------------------------------------------------ bands
+
+    def band(self, a: Any, b: Any, band: Band) -> Near | None:
+        """Writes the kernels of all pairs of a band, and gives those near |ρ| = 1; None when torch has to take it."""
         library = self.library(a.data.dtype, self.sides.shapes(a, b))
         if isinstance(library, str):
-            return a, b
-        one, two = self._with(library, a, 1), self._with(library, self._with(library, b, 2), PLAIN)
-        if a is b:
-            one = _extended(a, {k: v for each in (one, two) for k, v in each.values.items() if k not in a.values})
-            return one, one
-        return one, two
-
-    def _with(self, library: Library, each: Any, copy: int) -> Any:
-        kept = self.sides.flattened(each)
-        n = each.data.samples
-        found = {
-            f"{ONE}{copy} {k}": evaluate(column, kept).to(each.data.dtype).expand(n, size).contiguous()
-            for k, (column, size) in enumerate(library.columns[copy])
-        }
-        return _extended(each, found | {LIBRARY: (library,)})
-
-    # ------------------------------------------------------------ blocks
-
-    def __call__(self, a: Any, b: Any, rows: Tensor, cols: Tensor) -> tuple[dict[str, Tensor], Tensor] | None:
-        """The kernels `[n, m, …]` by name, and which pairs are near |ρ| = 1; None for a block that torch has to take.
-
-        `rows` `[n, 1]` and `cols` `[1, m]` number the samples.
-        """
-        if LIBRARY not in a.values:
             return None
-        library: Library = a.values[LIBRARY][0]
         library.load()
-        n, m = a.data.samples, b.data.samples
-        one = [a.values[f"{ONE}1 {k}"].reshape(n, size) for k, (_, size) in enumerate(library.columns[1])]
-        same = n == m and bool(rows[0, 0] == cols[0, 0])
-        plain = [b.values[f"{ONE}{PLAIN} {k}"].reshape(m, size) for k, (_, size) in enumerate(library.columns[PLAIN])]
-        # of blocks on the diagonal the fewest rows meet the first vector
-        pad = -m % library.lanes if same and library.torus is None else 0
-        two = [library.packed(b.values[f"{ONE}2 {k}"].reshape(m, size), pad)
-               for k, (_, size) in enumerate(library.columns[2])]  # fmt: skip
-        out = [torch.empty((n, m, *shape), dtype=library.dtype) for shape in library.shapes]
-        near = torch.empty((n, m), dtype=torch.bool)
-        threads = torch.get_num_threads() if self._threads is None else self._threads
-        marked = library(one, two, plain, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype], threads)
-        if marked * OFTEN > n * m + OFTEN:
-            return None
+        one, two, plain = self._tables(library, a, b)
+        n, m = band.shape
+        near: list[Tensor] = []
+        for rows, cols in blocks(n, m, SIDE, band.own):
+            first, second, third = [t[rows] for t in one], [t[cols] for t in two], [t[cols] for t in plain]
+            same = band.own and rows == cols
+            found = self._block(library, first, second, third, (rows.stop - rows.start, cols.stop - cols.start), same)
+            for name, value in zip(library.results, found.kernels, strict=True):
+                place = _moved(rows, band.rows.start), _moved(cols, band.cols.start)
+                band.whole.put(name, symmetrised(value) if same else value, place)
+            near.append(found.near.nonzero() + torch.tensor([rows.start, cols.start]))
+            if sum(map(len, near)) * OFTEN > n * m + OFTEN:
+                return None
+            if cols.stop == m:
+                band.done(range(rows.start, rows.stop))
         report("closed form", 0.0)
-        return dict(zip(library.results, out, strict=True)), near
+        return Near(*torch.cat(near).unbind(1))
+
+    def _block(
+        self, library: Library, one: list[Tensor], two: list[Tensor], plain: list[Tensor], shape: tuple[int, int],
+        same: bool,
+    ) -> _Block:  # fmt: skip
+        """The kernels of some pairs; `same`: of inputs with themselves, those above the diagonal."""
+        # of blocks on the diagonal the fewest rows meet the first vector
+        pad = -shape[1] % library.lanes if same and library.torus is None else 0
+        out = [torch.empty((*shape, *own), dtype=library.dtype) for own in library.shapes]
+        near = torch.empty(shape, dtype=torch.bool)
+        threads = torch.get_num_threads() if self._threads is None else self._threads
+        columns = [library.packed(t, pad) for t in two]
+        library(one, columns, plain, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype], threads)
+        return _Block(out, near)
 
 
-def _extended(each: Any, extra: dict[str, Any]) -> Any:
-    return type(each)(each.data, each.constants, each.results, **(each.values | extra))
+class _Block(NamedTuple):
+    """Kernels `[n, m, …]`, and which pairs are near |ρ| = 1."""
+
+    kernels: list[Tensor]
+    near: Tensor
+
+
+def _moved(s: slice, by: int) -> slice:
+    return slice(s.start + by, s.stop + by)

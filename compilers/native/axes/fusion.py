@@ -35,13 +35,15 @@ def _is_idle(x: Nest | Sums | Repeat) -> bool:
 
 def grouped(scope: Scope, kept: Iterable[Buffer] = ()) -> list[Item]:
     """The items of a scope, neighbors that may run together in groups; `kept` are read at the end."""
-    out: list[Nest | Sums | Repeat | list[Nest]] = []
+    out: list[Sums | Repeat | list[Nest]] = []
     for x in alive(scope):
         before = out[-1] if out else None
-        if isinstance(x, Nest) and isinstance(before, list) and _follows(before, x):
+        if not isinstance(x, Nest):
+            out.append(x)
+        elif isinstance(before, list) and _follows(before, x):
             before.append(x)
         else:
-            out.append([x] if isinstance(x, Nest) else x)
+            out.append([x])
     outside = set(kept)
     used: dict[Buffer, int] = {}
     for item in out:

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,8 +44,8 @@ def offsets(plan: order.Plan, shapes: Shapes, dtype: torch.dtype) -> Torus | Non
     lanes = 64 // dtype.itemsize
     for s in plan.pairs.body:
         if isinstance(s, Gram) and s.rows and len(s.rows) == len(s.cols) and not set(s.rows) & set(s.cols):
-            sizes = [tuple(number(q.size, lambda axis, c=c: shapes.size(c, axis)) for q in own)
-                     for c, own in ((1, s.rows), (2, s.cols))]  # fmt: skip
+            sizes = [tuple(number(q.size, partial(shapes.size, copy)) for q in own)
+                     for copy, own in ((1, s.rows), (2, s.cols))]  # fmt: skip
             if sizes[0] == sizes[1] and min(sizes[0]) > 1 and 2 * sizes[0][-1] >= lanes:
                 return Torus(sizes[0], lanes)
     return None

@@ -73,10 +73,10 @@ class Sides:
         def axis(name: str) -> int:
             return sizes.setdefault(name, size(name))
 
+        layouts = [*(x.layout for x in self.quantities), *(x.layout for x in self.arrays)]
         shapes = tuple(
-            () if x.layout is None else tuple(1 if s is None else number(s.size, axis) for s in x.layout.axes)
-            for x in (*self.quantities, *self.arrays)
-        )  # fmt: skip
+            () if own is None else tuple(1 if s is None else number(s.size, axis) for s in own.axes) for own in layouts
+        )
         shapes += ((),) * len(self.parameters)
         sizes.pop(FEATURE, None)
         own = tuple(sorted(sizes.items()))

@@ -1,28 +1,27 @@
-"""Convolutions: of one group, of several, depthwise and transposed."""
+"""Convolutions: of one group, of several, depthwise."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 from netsor import ir
 from netsor.build.expressions import Expr
-from netsor.compilers.lift.export import Pair
-from netsor.compilers.lift.layout import marked
-from netsor.compilers.lift.lifter import Lifter, as_expr
-from netsor.compilers.lift.rules.contract import applied_to, placed, read_out, with_bias
-from netsor.compilers.lift.rules.positions.windows import (
-    listed,
-    offsets,
-    pads_of,
-    resized,
-    spatial,
-    unwindowed,
-    windowed,
+from netsor.compilers.lift.lifter import Lifter
+from netsor.compilers.lift.rules.contract import applied_to, placed, read_out
+from netsor.compilers.lift.rules.positions.kernels import (
+    by_channel,
+    channels,
+    check_kernel,
+    in_groups,
+    is_depthwise,
+    power,
+    with_channel_bias,
 )
+from netsor.compilers.lift.rules.positions.transposed import transposed
+from netsor.compilers.lift.rules.positions.windows import listed, pads_of, spatial, windowed
 from netsor.compilers.lift.rules.table import rule
-from netsor.compilers.lift.values import Data, Dim, Dims, Outputs, Parameter, Value, axis_atom, renamed
+from netsor.compilers.lift.values import Data, Dims, Outputs, Parameter, Value, axis_atom, renamed
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution")
@@ -31,51 +30,26 @@ def _convolution(
 ) -> Any:  # fmt: skip
     """y[s] = Σ_κ W[κ] x[stride·s + dilation·κ − padding] + b, channels in dimension 1."""
     groups = more[-1] if more else 1
-    _kernel(L, w)
+    check_kernel(L, w)
     if len(more) > 1 and more[0]:
-        return _transposed(L, x, w, b, stride, padding, more[1], groups, dilation)
+        return transposed(L, x, w, b, stride, padding, more[1], groups, dilation)
     rank = len(w.sizes) - 2
     kernel, steps, apart = [s[0] for s in w.sizes[2:]], listed(stride, rank), listed(dilation, rank)
-    expr, dims = _channels(L, w, x)
+    expr, dims = channels(L, w, x)
     if len(dims) != rank + 2:
         raise L.no_rule("a convolution without a dimension of samples", "inputs [sample, channel, positions]")
     expr, dims, axes = spatial(L, expr, dims, rank)
     read, tap = windowed(L, expr, axes, kernel, steps, pads_of(padding, kernel, apart), apart)
-    v = Value(dims, read, _power(L, x))
+    v = Value(dims, read, power(L, x))
     if groups != 1:
-        y: Any = _in_groups(L, w, v, tap, groups)
+        y: Any = _of_groups(L, w, v, tap, groups)
     elif w.sizes[0][0] == w.sizes[0][1]:
         y = _outputs(L, w, x, v, tap)
     elif isinstance(x, Data):
         y = _of_data(L, w, x, read, dims, tap)
     else:
         y = applied_to(L, w, v, 1, 0, taps=tap)
-    return _with_bias(L, y, b, rank)
-
-
-def _kernel(L: Lifter, w: Any) -> None:
-    if not isinstance(w, Parameter) or w.order != tuple(range(len(w.sizes))):
-        raise L.no_rule("a kernel that is computed", "kernels are parameters as they are")
-    if any(a != b for a, b in w.sizes[2:]):
-        raise L.no_rule("a kernel that grows with the width", "kernels of a fixed size")
-
-
-def _channels(L: Lifter, w: Parameter, x: Any) -> tuple[Expr, Dims]:
-    if isinstance(x, Data):
-        return L.data.features(x, 1, w.name, L.step.node)
-    v = L.value(x)
-    return as_expr(L.program, v), v.dims
-
-
-def _power(L: Lifter, x: Any) -> Fraction:
-    return Fraction(0) if isinstance(x, Data) else L.value(x).power
-
-
-def _with_bias(L: Lifter, y: Any, b: Any, rank: int) -> Any:
-    if isinstance(y, Value):
-        y = resized(L, y, rank)
-    beside: tuple[int | None, ...] = (0, *[None] * rank)
-    return y if b is None else with_bias(L, y, replace(b, order=beside) if isinstance(b, Parameter) else b)
+    return with_channel_bias(L, y, b, rank)
 
 
 def _of_data(L: Lifter, w: Parameter, x: Data, read: Expr, dims: Dims, tap: ir.Axis) -> Value:
@@ -100,20 +74,13 @@ def _outputs(L: Lifter, w: Parameter, x: Any, v: Value, tap: ir.Axis) -> Outputs
 # ---------------------------------------------------------------- groups
 
 
-def _in_groups(L: Lifter, w: Parameter, v: Value, tap: ir.Axis, groups: Any) -> Value:
+def _of_groups(L: Lifter, w: Parameter, v: Value, tap: ir.Axis, groups: Any) -> Value:
     """g matrices, one for each part of the channels; a group for each channel is a product with vectors."""
     channel = v.dims[1]
-    if any(a.kind not in ("wide", "axis") for a in channel) or not any(a.kind == "wide" for a in channel):
-        raise L.no_rule("groups of channels of data", "groups=1 in the first layer")
-    if isinstance(groups, Pair) and w.sizes[1] == (1, 1):
+    if is_depthwise(L, channel, groups, w.sizes[1]):
         return _depthwise(L, w, v, tap)
-    if isinstance(groups, Pair):
-        raise L.no_rule("a number of groups that grows with the width", "a fixed number of groups, or one a channel")
-    count = (int(groups), int(groups))
-    if len(channel) == 1:
-        raise L.split(channel[0], [count, w.sizes[1]])
-    if [a.size for a in channel] != [count, w.sizes[1]]:
-        raise L.no_rule("groups of channels that are made of other parts")
+    in_groups(L, channel, groups, w.sizes[1])
+    count = channel[0].size
     rows = L.rows_of(w.name, 0, w.sizes[0])
     if len(rows) == 1:
         raise L.split(rows[0], [count, (w.sizes[0][0] // count[0], w.sizes[0][1] // count[1])])
@@ -128,60 +95,8 @@ def _in_groups(L: Lifter, w: Parameter, v: Value, tap: ir.Axis, groups: Any) -> 
 def _depthwise(L: Lifter, w: Parameter, v: Value, tap: ir.Axis) -> Value:
     """y = Σ_κ w[κ] ⊙ x[κ]; several outputs a channel are an axis."""
     channel, size = v.dims[1], w.sizes[0]
-    if len(channel) != 1:
-        raise L.no_rule("depthwise kernels of channels that are made of parts")
-    if size != channel[0].size:
+    if len(channel) == 1 and size != channel[0].size and (w.name, 0) not in L.facts.splits:
         more = size[0] // channel[0].size[0]
-        if (w.name, 0) not in L.facts.splits:
-            raise L.split(L.rows_of(w.name, 0, size)[0], [channel[0].size, (more, more)])
-    if w.name not in L.vectors:
-        rows = L.rows_of(w.name, 0, size)
-        taps = axis_atom(tap)
-        axes = [a.axis for a in (taps, *rows) if a.axis]
-        label = L.label(w.name)
-        array = L.arrays.vector(w.name, label, L.wide(channel[0]), axes, L.step.node, int(tap.size or 1))
-        L.lay(array, w.name, (marked(rows, "rows"), (taps,)))
-        L.vectors[w.name] = ((rows, (taps,)), array)
-    (rows, (taps,)), array = L.vectors[w.name]
-    assert taps.axis is not None
-    x = renamed(v, {tap: taps.axis})
-    merged = tuple(replace(a, rows=a.rows | b.rows) for a, b in zip(rows, channel, strict=False))
-    dim: Dim = (*merged, *rows[len(merged) :])
-    if not isinstance(array, Expr):
-        return Value((v.dims[0], dim, *v.dims[2:]), 0)
-    return Value((v.dims[0], dim, *v.dims[2:]), (array * as_expr(L.program, x)).sum(taps.axis), v.power)
-
-
-# ---------------------------------------------------------------- transposed
-
-
-@rule("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-def _transposed(
-    L: Lifter, x: Any, w: Any, b: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    groups: Any = 1, dilation: Any = 1,
-) -> Any:  # fmt: skip
-    """y[t] = Σ W[κ]ᵀ x[s] over the (s, κ) with stride·s + dilation·κ − padding = t, plus b."""
-    _kernel(L, w)
-    if groups != 1:
-        raise L.no_rule("a transposed convolution in groups", "groups=1")
-    rank = len(w.sizes) - 2
-    kernel, apart = [s[0] for s in w.sizes[2:]], listed(dilation, rank)
-    if w.sizes[1][0] == w.sizes[1][1]:
-        raise L.no_rule("a transposed convolution as the output layer", "a convolution, or a linear layer")
-    expr, dims = _channels(L, w, x)
-    expr, dims, axes = spatial(L, expr, dims, rank)
-    tap = L.program.fresh_axis("k", len(offsets(kernel, [0] * rank, apart)))
-    y = _each_tap(L, w, x, Value(dims, expr, _power(L, x)), tap)
-    taps = L.matrices[w.name].taps
-    assert taps is not None
-    where = offsets(kernel, listed(padding, rank), apart)
-    y = replace(y, expr=unwindowed(L, y.expr, axes, taps, where, listed(stride, rank)))
-    return _with_bias(L, y, b, rank)
-
-
-def _each_tap(L: Lifter, w: Parameter, x: Any, v: Value, tap: ir.Axis) -> Value:
-    """W[κ] x[s], not summed over the taps."""
-    if isinstance(x, Data):
-        entry, M = placed(L, w, 1, v.expr, x.sizes[1][0], taps=tap)
-        return Value((v.dims[0], entry.rows, *v.dims[2:]), M @ v.expr, entry.power)
-    return applied_to(L, w, v, 1, 1, taps=tap, summed=False)
+        raise L.split(L.rows_of(w.name, 0, size)[0], [channel[0].size, (more, more)])
+    y, taps = by_channel(L, w, v, tap, (L.rows_of(w.name, 0, size),))
+    return replace(y, expr=y.expr.sum(taps)) if isinstance(y.expr, Expr) else y

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netsor.compilers.lowering.plan import arrays, operations, order
 from netsor.compilers.lowering.plan.operands import Name, Operand
 from netsor.compilers.native.axes.index import Index
 from netsor.compilers.native.axes.nests import Cursor, Field, When
@@ -29,29 +29,29 @@ class Offsets:
         self.walk, self.count = walk, 0
         self._parts: dict[Name, Part] = {}
 
-    def takes(self, s: order.Statement) -> bool:
-        """Is the statement a step of such a sum? Missing for what else reads one."""
-        if isinstance(s, operations.Mul):
-            return self._scaled(s)
-        part = self._part(s.of) if isinstance(s, arrays.Permute | operations.Total) else None
-        if part is None:
-            return False
-        if isinstance(s, arrays.Permute):
-            leads = self.walk.leads(s.of)
-            moved = tuple(part.left[k - leads] for k in s.order[leads:])
-            self._parts[s.out] = Part(part.of, moved, part.factor)
-        elif isinstance(s, operations.Total):
-            self._put(s.out, Part(part.of, part.left[:-1], part.factor))
-        return True
+    def permuted(self, out: Name, of: Operand, order: Sequence[int]) -> bool:
+        """Is a permutation one of such a sum, or of the tensor that it begins with?"""
+        part = self._part(of)
+        if part is not None:
+            self._parts[out] = Part(part.of, tuple(part.left[k] for k in order), part.factor)
+        return part is not None
 
-    def _scaled(self, s: operations.Mul) -> bool:
-        part = self._parts.get(s.x) if isinstance(s.x, Name) else None
+    def summed(self, out: Name, of: Operand) -> bool:
+        """Is the sum over the last dimension a step of such a sum?"""
+        part = self._part(of)
+        if part is not None:
+            self._put(out, Part(part.of, part.left[:-1], part.factor))
+        return part is not None
+
+    def scaled(self, out: Name, x: Operand, y: Operand) -> bool:
+        """Is a product one of such a sum? Missing for one with anything but a number."""
+        part = self._parts.get(x) if isinstance(x, Name) else None
         if part is None:
             return False
-        factor = self.walk.numbers.get(s.y) if isinstance(s.y, Name) else s.y
+        factor = self.walk.numbers.get(y) if isinstance(y, Name) else y
         if not isinstance(factor, float | int):
             raise Missing("a product with a sum over some of the axes of an image")
-        self._parts[s.out] = Part(part.of, part.left, part.factor * float(factor))
+        self._parts[out] = Part(part.of, part.left, part.factor * float(factor))
         return True
 
     def _part(self, x: Operand) -> Part | None:

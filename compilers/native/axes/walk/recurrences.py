@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from netsor.compilers.lowering.plan import order, positions
+from netsor.compilers.lowering.plan.operands import Name
 from netsor.compilers.native.axes.index import Index, both, flat, inside, variable
 from netsor.compilers.native.axes.nests import Buffer, Cursor, Field, Leaf, Made, Repeat, Scope, When
 from netsor.compilers.native.axes.walk import fields, sums
@@ -71,7 +72,8 @@ def _is_here(step: order.Step, r: order.Read, reverse: bool) -> bool:
     back = {x.out: x for x in step.body if isinstance(x, positions.Back)}
     steps = []
     for own, at in zip(step.at, r.at, strict=True):
-        by = 0 if at is own else back[at].by if at in back and back[at].at is own else None  # type: ignore[index]
+        step_back = back.get(at) if isinstance(at, Name) else None
+        by = 0 if at is own else None if step_back is None or step_back.at is not own else step_back.by
         if by is None:
             raise Missing("a recurrence that reads other than some steps back")
         steps.append(-by if reverse else by)

@@ -49,8 +49,6 @@ class Walk(State):
                 raise Missing(error.reason, error.name or (out.stem if isinstance(out, Name) else "")) from None
 
     def statement(self, s: order.Statement) -> None:  # noqa: C901
-        if self.scope.torus is not None and self.offsets.takes(s):
-            return
         match s:
             case order.Note() | order.Free():
                 pass
@@ -78,16 +76,20 @@ class Walk(State):
                 self.fields[s.out] = places.as_number(self.place(s.of))
             case arrays.Same() | arrays.Full():
                 self.fields[s.out] = self._ranked(self.field(s.of), s.out)
-            case arrays.Permute() | arrays.Slice() | arrays.Fit() | arrays.Take() | arrays.At():
+            case arrays.Permute():
+                self._permute(s)
+            case arrays.Slice() | arrays.Fit() | arrays.Take() | arrays.At():
                 self.fields[s.out] = self._view(s)
-            case operations.Add() | operations.Mul() | operations.Apply():
+            case operations.Add() | operations.Apply():
                 self._arithmetic(s)
+            case operations.Mul():
+                self._multiply(s)
             case operations.Box():
                 self.fields[s.out] = sums.boxed(self.field(s.of), [self.moves[m] for m in s.moves], self.keep)
             case operations.Contract():
                 self.fields[s.out] = self._contract(s)
             case operations.Total():
-                self.fields[s.out] = sums.total(self.last, self.field(s.of), self.size(s.size))
+                self._total(s)
             case operations.Expect2():
                 self.fields[s.out] = self._expect(s)
             case order.Read():
@@ -130,11 +132,23 @@ class Walk(State):
             return f
         return fields.sliced(f, [*[Mark.NEW] * (rank - len(f.shape)), *[Mark.KEEP] * len(f.shape)])
 
-    def _view(self, s: arrays.Permute | arrays.Slice | arrays.Fit | arrays.Take | arrays.At) -> Field:
+    def _permute(self, s: arrays.Permute) -> None:
+        leads = self.leads(s.of)
+        order = [k - leads for k in s.order[leads:]]
+        if not self.offsets.permuted(s.out, s.of, order):
+            self.fields[s.out] = fields.permuted(self.field(s.of), order)
+
+    def _multiply(self, s: operations.Mul) -> None:
+        if not self.offsets.scaled(s.out, s.x, s.y):
+            self._arithmetic(s)
+
+    def _total(self, s: operations.Total) -> None:
+        if not self.offsets.summed(s.out, s.of):
+            self.fields[s.out] = sums.total(self.last, self.field(s.of), self.size(s.size))
+
+    def _view(self, s: arrays.Slice | arrays.Fit | arrays.Take | arrays.At) -> Field:
         of, leads = self.field(s.of), self.leads(s.of)
         match s:
-            case arrays.Permute():
-                return fields.permuted(of, [k - leads for k in s.order[leads:]])
             case arrays.Slice():
                 return fields.sliced(of, self._marks(s.marks, of, leads))
             case arrays.Fit():

@@ -1,0 +1,55 @@
+"""What a program says, whatever its lines' places in the source: programs are equal where their contents are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable
+from functools import cache, lru_cache
+
+import sympy as sp
+
+from netsor import ir
+from netsor.functions import Function, Head
+
+Content = tuple[Hashable, ...]
+
+
+def content(p: ir.ProgramLike) -> Content:
+    """Name, widths, lines, outputs, gradients, results, acceptances and functions, by the names of the variables.
+
+    Numbers are themselves, so that 1/2 and 0.5 are one number; a function that has no expression is itself.
+    """
+    statements = (*p.widths, *p.lines, *p.outputs, *p.gradients, *p.returned, *p.accepted)
+    functions = sorted((name, _function(f)) for name, f in p.functions.items())
+    return (p.name, tuple(map(_part, statements)), tuple(functions))
+
+
+def _part(x: object) -> Hashable:
+    """A statement, or what stands in one: fields but for their place in the source, of variables the names."""
+    if isinstance(x, ir.Var):
+        return x.name
+    if isinstance(x, sp.Basic):
+        return _expression(x)
+    if isinstance(x, tuple):
+        return tuple(map(_part, x))
+    kind = type(x)
+    if not dataclasses.is_dataclass(kind):
+        return x
+    out = getattr(x, "out", None)
+    own = (out.kind, _part(out.rows), _part(out.cols), _part(out.dims)) if isinstance(out, ir.Var) else ()
+    return (kind.__name__, *own, *(_part(getattr(x, name)) for name in _fields(kind)))
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(kind) if f.name != "loc")
+
+
+@lru_cache(maxsize=4096)
+def _expression(x: sp.Basic) -> Hashable:
+    """Functions by their names: what they are is said once, with the program."""
+    return (x.func.__name__, isinstance(x, Head), *map(_expression, x.args)) if x.args else x
+
+
+def _function(f: Function) -> Hashable:
+    return f if f.numeric else _expression(f.definition(*map(ir.arg, range(f.arity))))
