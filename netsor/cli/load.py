@@ -136,7 +136,7 @@ def _text(path: str, data: bytes) -> Program:
     return parse(text, path)
 
 
-def _builtin(name: str, settings: Settings) -> Program:
+def _builtin(name: str, settings: Settings) -> Any:
     from netsor.programs import BUILTIN
 
     if name not in BUILTIN:
