@@ -54,7 +54,7 @@ from netsor.compilers.derive.nodes import (
 )
 from netsor.compilers.derive.normalised import Normalised, radius_of
 from netsor.compilers.derive.references import Ref, Scope
-from netsor.errors import UnsupportedError
+from netsor.errors import TooLargeError, UnsupportedError
 from netsor.functions import Head, expression_parity
 from netsor.indexing import index_map
 
@@ -371,7 +371,10 @@ class Expectations:
         rest = expr / s
         out = list(scale(self.expect(scope, rest), means[s])) if means[s] != ZERO else []
         for t in variables:
-            slope = sp.diff(rest, t)
+            try:
+                slope = sp.diff(rest, t)
+            except TooLargeError:
+                raise unsupported(f"an expectation over {len(variables)} variables by higher derivatives") from None
             if slope != 0:
                 covariance = self._covariance(scope, s, t, means)
                 if covariance != ZERO:

@@ -17,7 +17,7 @@ Content = tuple[Hashable, ...]
 def content(p: ir.ProgramLike) -> Content:
     """Name, widths, lines, outputs, gradients, results, acceptances and functions, by the names of the variables.
 
-    Numbers are themselves, so that 1/2 and 0.5 are one number; a function that has no expression is itself.
+    Numbers are themselves, so that 1/2 and 0.5 are one number; a function that has no expression is what it was made of.
     """
     statements = (*p.widths, *p.lines, *p.outputs, *p.gradients, *p.returned, *p.accepted)
     functions = sorted((name, _function(f)) for name, f in p.functions.items())
@@ -35,9 +35,20 @@ def _part(x: object) -> Hashable:
     kind = type(x)
     if not dataclasses.is_dataclass(kind):
         return x
+    if isinstance(x, ir.Nonlin | ir.Moment):
+        return _applied(x)
     out = getattr(x, "out", None)
     own = (out.kind, _part(out.rows), _part(out.cols), _part(out.dims)) if isinstance(out, ir.Var) else ()
     return (kind.__name__, *own, *(_part(getattr(x, name)) for name in _fields(kind)))
+
+
+def _applied(line: ir.Nonlin | ir.Moment) -> Hashable:
+    """The expression in the variables themselves: in which order they are its arguments says nothing."""
+    names = {ir.arg(i): sp.Symbol(v.name) for i, v in enumerate(line.args)}
+    names |= {ir.param(j): sp.Symbol(v.name) for j, v in enumerate(line.params)}
+    used = frozenset(v.name for v in (*line.args, *line.params))
+    out = line.out
+    return (type(line).__name__, _part(out), out.kind, _part(out.dims), _expression(line.expr.xreplace(names)), used)
 
 
 @cache
@@ -52,4 +63,6 @@ def _expression(x: sp.Basic) -> Hashable:
 
 
 def _function(f: Function) -> Hashable:
-    return f if f.numeric else _expression(f.definition(*map(ir.arg, range(f.arity))))
+    if not f.numeric:
+        return _expression(f.definition(*map(ir.arg, range(f.arity))))
+    return f if f.made_by is None else f.made_by
