@@ -102,7 +102,7 @@ class Kernel:
     def gram(
         self, x1: Arrays, x2: Arrays | None = None, memory: str | int = "2GB", get: Get = DEFAULT,
         tile: int | None = None, progress: bool | None = None, store: str | Path | None = None, processes: int = 1,
-        params: Params | None = None, engine: Literal["local", "dask"] = "local", client: Any = None,
+        params: Params | None = None, engine: Literal["local", "dask"] = "local", client: stores.Client | None = None,
         force: bool = False,
     ) -> KernelResult:  # fmt: skip
         """The same kernels by blocks within a memory budget (inputs, results and gradients counted).

@@ -8,13 +8,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from cluster import forked
+from cluster import forked, until
 
 import netsor as ns
 from netsor import programs
@@ -89,12 +90,17 @@ def test_exact_kernels_stay_exact(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- interruptions
 
 
+def begun(path: Path, process: Any) -> bool:
+    return path.exists() or not process.is_alive()
+
+
 def test_kills_at_random(whole: Path, tmp_path: Path) -> None:
     path, chance = tmp_path / "k.zarr", random.Random(0)
     kills = 0
     for _ in range(5):
         process = forked(lambda: gru().gram(X, store=path, tile=2, get="nngp"))
-        time.sleep(chance.uniform(0.1, 0.4))
+        until(partial(begun, path, process), "the store is not begun")
+        time.sleep(chance.uniform(0, 0.02))
         process.kill()
         process.join()
         kills += process.exitcode == -signal.SIGKILL

@@ -110,12 +110,11 @@ def _is_linear(line: ir.Line, variables: frozenset[ir.Var]) -> bool:
         case ir.Reduce():
             return line.op != "max"
         case ir.IndexLine():
-            return index_map(line).outside != "drop"
+            read = index_map(line)
+            return read.transposed or read.outside != "drop"  # what is dropped is −∞ where it is read, 0 in the adjoint
         case ir.Softmax():
             return False
-        case (
-            ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul()
-        ):  # fmt: skip
+        case ir.InputMatrix() | ir.InputVector() | ir.InputScalar() | ir.Data() | ir.Trsp() | ir.MatMul():
             return True
         case _:
             assert_never(line)

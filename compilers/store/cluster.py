@@ -26,7 +26,7 @@ import torch
 from netsor.compilers.store.files import INPUTS, Store, writing
 from netsor.compilers.store.identity import difference, versions
 from netsor.compilers.store.layout import STATE, Block
-from netsor.compilers.store.task import Task
+from netsor.compilers.store.task import Client, Task
 from netsor.compilers.store.workers import Failure, Kept, failure_of
 from netsor.errors import InputError, NetsorWarning
 
@@ -65,7 +65,9 @@ def connected(file: str) -> Generator[Any]:
             client.close(timeout=2)
 
 
-def clustered(task: Task, store: Store, client: Any, todo: list[Block], ready: Callable[[], None]) -> Iterator[Block]:
+def clustered(
+    task: Task, store: Store, client: Client, todo: list[Block], ready: Callable[[], None]
+) -> Iterator[Block]:
     """The blocks as they are done by the workers of a client."""
     folder = store.path.resolve() / STATE / f"{uuid.uuid4().hex}{INPUTS}"
     try:
@@ -84,7 +86,7 @@ def clustered(task: Task, store: Store, client: Any, todo: list[Block], ready: C
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def resources(client: Any, device: torch.device) -> dict[str, int] | None:
+def resources(client: Client, device: torch.device) -> dict[str, int] | None:
     """One GPU for a task, where workers say how many they have."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     return {"GPU": 1} if device.type == "cuda" and any("GPU" in w["resources"] for w in workers) else None
@@ -94,7 +96,7 @@ def resources(client: Any, device: torch.device) -> dict[str, int] | None:
 class Dealer:
     """Hands out blocks, few at a time, so that a scheduler holds little and its loss costs little."""
 
-    client: Any
+    client: Client
     order: tuple[dict[str, str], str, bytes]
     store: Store
     resources: dict[str, int] | None

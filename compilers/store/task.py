@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.memory import needed
@@ -168,12 +168,20 @@ def _all(task: Task) -> list[Any]:
     return [*task.one.arrays.values(), *(() if task.two is None else task.two.arrays.values())]
 
 
+class Client(Protocol):
+    """What is asked of a `dask.distributed.Client`."""
+
+    def submit(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
+    def cancel(self, futures: list[Any], *, force: bool) -> Any: ...
+    def scheduler_info(self, *, n_workers: int) -> Any: ...
+
+
 @dataclass(frozen=True)
 class Hands:
     """Who computes the blocks of a store: so many processes, or the workers of a Dask cluster."""
 
     processes: int = 1
-    client: Any = None
+    client: Client | None = None
 
     @staticmethod
     def of(processes: Any, engine: Any, client: Any) -> Hands:

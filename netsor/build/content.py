@@ -17,7 +17,7 @@ Content = tuple[Hashable, ...]
 def content(p: ir.ProgramLike) -> Content:
     """Name, widths, lines, outputs, gradients, results, acceptances and functions, by the names of the variables.
 
-    Numbers are themselves, so that 1/2 and 0.5 are one number; a function that has no expression is what it was made of.
+    Numbers are themselves, so that 1/2 and 0.5 are one number; a function without an expression is what it was made of.
     """
     statements = (*p.widths, *p.lines, *p.outputs, *p.gradients, *p.returned, *p.accepted)
     functions = sorted((name, _function(f)) for name, f in p.functions.items())
