@@ -213,8 +213,8 @@ class Kernel:
         pairs = module.pairs
         with sampling(**self.options):
             wide = self._recursion(get).wide
-            fused = self.backends.blocks(module, get, self._recursion, one, call)
-            result = gram.whole(module.each, counted, one, two, frozenset(get), plan, wide, fused, shown)
+            compiled = self.backends.blocks(module, get, self._recursion, one, call)
+            result = gram.whole(module.each, counted, one, two, frozenset(get), plan, wide, compiled, shown)
         result.assumed = self.assumed
         return result
 

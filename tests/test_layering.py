@@ -252,7 +252,7 @@ PRIVATE = {
     "compilers/derive/chain.py": {
         "_dependent", "_expression", "_is_gaussian", "_is_radius", "_substitute", "_unified", "_variables",
     },
-    "compilers/derive/normalised.py": {"_covariance", "_dependent", "_is_gaussian", "_monomials", "_variables"},
+    "compilers/derive/normalised.py": {"_dependent", "_monomials", "_variables"},
 }  # fmt: skip
 
 
@@ -267,7 +267,7 @@ LONGEST, MOST = 300, 12
 
 # Longer files, with the lines that they may have. It only shrinks.
 LONG = {
-    "compilers/derive/expectations.py": 440,
+    "compilers/derive/expectations.py": 430,
     "compilers/derive/indexing.py": 320,
     "compilers/derive/nodes.py": 510,
     "compilers/derive/recursion.py": 330,

@@ -37,7 +37,8 @@ def predictor(**options: Any) -> Any:
 
 def many(**options: Any) -> Any:
     x = np.random.default_rng(2).normal(size=(500, 3))
-    return ns.predict(mlp(), x, x[:, 0], **{"diag_reg": 1e-2, "landmarks": 3, **options})
+    given: dict[str, Any] = {"diag_reg": 1e-2, "landmarks": 3, **options}
+    return ns.predict(mlp(), x, x[:, 0], **given)
 
 
 def squared(f: Any, y: Any) -> Any:

@@ -28,7 +28,8 @@ FEW = 4096
 
 
 def gru(**options: Any) -> ns.Kernel:
-    return ns.compile(programs.gru(), **{"samples": FEW, **options})
+    given: dict[str, Any] = {"samples": FEW, **options}
+    return ns.compile(programs.gru(), **given)
 
 
 def chunks(path: Path) -> dict[str, bytes]:

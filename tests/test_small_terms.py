@@ -6,7 +6,7 @@ that of the readout is not. Each is compared with the recursion in 40 digits, re
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import mpmath as mp
 import pytest
@@ -48,7 +48,9 @@ def terms(first: tuple[Any, Any], depth: int, var: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("dtype", DIGITS)
 @pytest.mark.parametrize("depth", [1, 3])
 @pytest.mark.parametrize("small", [1e-2, -1e-5, 2e-9, -3e-12])
-def test_every_term_to_its_own_digits(small: float, depth: int, dtype: torch.dtype, backend: str) -> None:
+def test_every_term_to_its_own_digits(
+    small: float, depth: int, dtype: torch.dtype, backend: Literal["torch", "native"]
+) -> None:
     var = 2
     x = torch.eye(N, dtype=dtype)
     x += small * torch.roll(x, 1, 1)  # neighbors have the product `small`, up to the ends of the ring

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -296,7 +296,7 @@ def test_a_file_system_that_takes_no_more(whole: Path, tmp_path: Path, capfd: py
 
 
 @contextmanager
-def mounted(folder: Path, *options: str) -> Iterator[Path]:
+def mounted(folder: Path, *options: str) -> Generator[Path]:
     """A file system in memory; the test is left out where none may be mounted."""
     folder.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)], capture_output=True)

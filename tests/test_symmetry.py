@@ -12,7 +12,7 @@ from torch import Tensor
 import netsor as ns
 from netsor import programs
 from netsor.compilers.budget.plan import Plan
-from netsor.compilers.evaluate.assembled import mirrored, symmetrised
+from netsor.compilers.evaluate.assembled import Band, Near, mirrored, symmetrised
 from netsor.compilers.evaluate.blocks import whole
 from netsor.compilers.evaluate.inputs import as_inputs
 from netsor.compilers.evaluate.results import KernelResult
@@ -76,14 +76,15 @@ def test_sampled(name: str) -> None:
 
 
 class Compiled:
-    """Blocks as a compiler might return them: not symmetric, the near pairs to be computed again."""
+    """Bands as a compiler might write them: above the diagonal, some pairs near, of which it computes half again."""
 
-    def extended(self, a: Any, b: Any) -> tuple[Any, Any]:
-        return a, b
+    def band(self, a: Any, b: Any, band: Band) -> Near:
+        value = symmetrised(torch.randn(band.shape, dtype=a.data.dtype))
+        band.whole.put("nngp", value, (band.rows, band.cols))
+        return Near(*torch.triu(torch.rand(band.shape) < 0.3).nonzero().unbind(1))
 
-    def __call__(self, a: Any, b: Any, rows: Tensor, cols: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        value = torch.randn(len(rows), cols.shape[1], dtype=rows.dtype)
-        return {"nngp": value}, torch.rand(value.shape) < 0.3
+    def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        return {"nngp": torch.randn(len(rows), dtype=torch.float64)}, torch.rand(len(rows)) < 0.5
 
 
 @pytest.mark.parametrize("tile", [1, 2, 9])
@@ -91,7 +92,7 @@ def test_compiled_blocks(tile: int) -> None:
     kernel = ns.compile(programs.mlp(2))
     module = kernel._module(("nngp",))
     one = as_inputs(module.INPUTS, inputs((7, 4), torch.float32), None, None)
-    result = whole(module.each, module.pairs, one, None, frozenset(("nngp",)), Plan(tile), fused=Compiled())
+    result = whole(module.each, module.pairs, one, None, frozenset(("nngp",)), Plan(tile), compiled=Compiled())
     assert_symmetric(result)
 
 

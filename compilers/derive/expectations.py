@@ -23,7 +23,7 @@ from netsor import ir
 from netsor.compilers.derive import indexing
 from netsor.compilers.derive.chain import ChainRule
 from netsor.compilers.derive.entries.arithmetic import add, mul, rewrite
-from netsor.compilers.derive.entries.functions_of import separated, variable
+from netsor.compilers.derive.entries.functions_of import bare_product, is_bare, is_whole, powers_of, separated, variable
 from netsor.compilers.derive.entries.indices import Renaming
 from netsor.compilers.derive.entries.scalars import scalar_function
 from netsor.compilers.derive.entries.terms import (
@@ -135,7 +135,7 @@ class Expectations:
     def _monomial(self, scope: Scope, factors: Monomial) -> Terms:
         """Independent components, those that may carry deltas first."""
         components = self._components(scope, factors)
-        components.sort(key=lambda c: not _is_bare(c))
+        components.sort(key=lambda c: not is_bare(c))
         terms = UNIT
         for component in components:
             after = {d: self._unified_component(scope, component, d) for d, _ in terms}
@@ -187,7 +187,7 @@ class Expectations:
     def _component(self, scope: Scope, factors: Monomial) -> Terms:
         expr = sp.Mul(*factors)
         variables = self._variables(scope, expr)
-        bare = _bare_product(factors)
+        bare = bare_product(factors)
         if bare is not None and len(bare) <= 2:
             return self._bare(scope, bare)
         offenders = [s for s in variables if not self._is_gaussian(scope, s)]
@@ -317,7 +317,7 @@ class Expectations:
 
     def _many(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]) -> Terms:
         """Moments are entries of their own, which higher ones read."""
-        powers = _powers(expr)
+        powers = powers_of(expr)
         if powers is None:
             return self._joint(scope, expr, variables, means)
         key = frozenset((scope.refs[s], k) for s, k in powers.items())
@@ -336,7 +336,7 @@ class Expectations:
         rest_variables = len(variables) > 2 or separated(expr, *variables) is None
         if bare and rest_variables and not _jumps(expr):
             return self._stein(scope, expr, bare[-1], variables, means)
-        power = next((f for f in sp.Mul.make_args(expr) if f.is_Pow and f.base in scope.refs and _whole(f.exp)), None)
+        power = next((f for f in sp.Mul.make_args(expr) if f.is_Pow and f.base in scope.refs and is_whole(f.exp)), None)
         if power is not None and rest_variables and not _jumps(expr):
             return self._stein(scope, expr, power.base, variables, means)
         pairs = {p: self._covariance(scope, *p, means) for p in itertools.combinations_with_replacement(variables, 2)}
@@ -397,40 +397,11 @@ def _opaque(expr: sp.Expr, scope: Scope, flat: dict[sp.Expr, sp.Symbol]) -> sp.E
         return expr
     if expr.is_Add or expr.is_Mul:
         return expr.func(*(_opaque(a, scope, flat) for a in expr.args))
-    if expr.is_Pow and _whole(expr.exp) and expr.base.free_symbols & scope.refs.keys():
+    if expr.is_Pow and is_whole(expr.exp) and expr.base.free_symbols & scope.refs.keys():
         return _opaque(expr.base, scope, flat) ** expr.exp
     if expr not in flat:
         flat[expr] = sp.Dummy(real=True)
     return flat[expr]
-
-
-def _whole(e: sp.Expr) -> bool:
-    return bool(e.is_Integer and e > 0)
-
-
-def _bare_product(factors: Monomial) -> list[sp.Symbol] | None:
-    """The variables of x·y·…, a square counted twice; None when a factor is a function."""
-    out: list[sp.Symbol] = []
-    for f in factors:
-        if f.is_Symbol:
-            out.append(f)
-        elif f.is_Pow and f.base.is_Symbol and f.exp == 2:
-            out += [f.base, f.base]
-        else:
-            return None
-    return out
-
-
-def _powers(expr: sp.Expr) -> dict[sp.Symbol, int] | None:
-    """The powers of a monomial; None for anything else."""
-    pairs = [f.as_base_exp() for f in sp.Mul.make_args(expr)]
-    if not all(base.is_Symbol and _whole(exponent) for base, exponent in pairs):
-        return None
-    return {base: int(exponent) for base, exponent in pairs}
-
-
-def _is_bare(factors: Monomial) -> bool:
-    return _bare_product(factors) is not None
 
 
 def _jumps(expr: sp.Expr) -> bool:

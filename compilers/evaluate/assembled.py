@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -88,6 +88,20 @@ class Near(NamedTuple):
 
     rows: Tensor
     cols: Tensor
+
+
+class Compiled(Protocol):
+    """What computes the pairs of one kernel in place of its module, into the arrays of all pairs."""
+
+    def band(self, a: Any, b: Any, band: Band) -> Near | None:
+        """Writes the pairs of a band; those too near |ρ| = 1 for it, or None when the module has to compute all."""
+
+    def entries(
+        self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor] | None:
+        """The kernels of pairs (rows[k], cols[k]) in float64, `twice` those of one input, and which are too near even
+        so; None when the module has to compute them.
+        """
 
 
 class Joined:

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from netsor.compilers.budget.plan import Plan
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.outputs import SLOPES
-from netsor.compilers.evaluate.assembled import Band, Joined, Placed, Whole, symmetrised
+from netsor.compilers.evaluate.assembled import Band, Compiled, Joined, Placed, Whole, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.evaluate.repair import repaired
 from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, flat
@@ -29,12 +29,12 @@ Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
 
 def whole(
     each: Each, pairs: Pairs, one: Inputs, two: Inputs | None, get: frozenset[str], plan: Plan | None = None,
-    wide: bool = False, fused: Any = None, progress: Progress | None = None,
+    wide: bool = False, compiled: Compiled | None = None, progress: Progress | None = None,
 ) -> KernelResult:  # fmt: skip
     """All pairs of one and two (of one with itself when two is None), as a plan cuts them.
 
-    `wide`: evaluated in float64 whatever the inputs' dtype, which the results keep. `fused`: the blocks
-    compiled (`fuse.Fused`).
+    `wide`: evaluated in float64 whatever the inputs' dtype, which the results keep. `compiled` takes bands
+    of pairs in place of `pairs` where it can.
     """
     if wide and one.dtype != torch.float64:
         double = None if two is None else two.to(torch.float64)
@@ -43,7 +43,7 @@ def whole(
     two = None if two is not None and same(one, two) else two
     with record() as log, progress or Progress() as shown:
         kind = Again if plan is not None and plan.again and tracked(one, two) else Blocks
-        run = kind(each, pairs, one, two, get, plan or Plan(), fused)
+        run = kind(each, pairs, one, two, get, plan or Plan(), compiled)
         out = _assemble(run, shown)
     result = _result(run.singles(), out)
     result.method, result.error = describe_log(log)
@@ -71,14 +71,14 @@ class Blocks:
 
     def __init__(
         self, each: Each, pairs: Pairs, one: Inputs, two: Inputs | None, get: frozenset[str], plan: Plan,
-        fused: Any = None,
+        compiled: Compiled | None = None,
     ) -> None:  # fmt: skip
         self.each, self.pairs, self.get, self.plan = each, pairs, get, plan
         self.one, self.two, self.symmetric = one, one if two is None else two, two is None
         self.shape = self.one.samples, self.two.samples
         self.near: list[Tensor] = []  # numbers of the two inputs, [entries, 2]
         self.differentiable = tracked(one, two)
-        self.fused = None if self.differentiable else fused
+        self.compiled = None if self.differentiable else compiled
         self._rows: tuple[slice, Any] | None = None
         self._single: dict[str, list[Tensor]] = {}
 
@@ -142,8 +142,6 @@ class Blocks:
         if self._direct(a, b, rows, cols, whole, shown):
             self._repaired(whole)
             return
-        if self.fused is not None and not hasattr(self.fused, "band"):
-            a, b = self.fused.extended(a, b)
         for i, j in self.plan.blocks(rows.stop - rows.start, cols.stop - cols.start, own):
             block = _moved(i, rows.start), _moved(j, cols.start)
             for key, value in self._block(a.rows(i), b.cols(j), *block).items():
@@ -153,15 +151,14 @@ class Blocks:
 
     def _direct(self, a: Any, b: Any, rows: slice, cols: slice, whole: Whole, shown: Progress) -> bool:
         """Has the band been written at once?"""
-        band = getattr(self.fused, "band", None)
-        if band is None or not isinstance(whole, Placed):
+        if self.compiled is None or not isinstance(whole, Placed):
             return False
         own, m = self._own(rows, cols), cols.stop - cols.start
 
         def done(part: range) -> None:
             shown.done(sum(m - i for i in part) if own else m * len(part))
 
-        near = band(a, b, Band(whole, rows, cols, own, done))
+        near = self.compiled.band(a, b, Band(whole, rows, cols, own, done))
         if near is None:
             return False
         if len(near.rows):
@@ -171,15 +168,6 @@ class Blocks:
     def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[str, Tensor]:
         shared = current()
         assert shared is not None
-        if self.fused is not None and not hasattr(self.fused, "band"):
-            first, second = (
-                torch.arange(s.start, s.stop, device=a.data.device, dtype=a.data.dtype) for s in (rows, cols)
-            )
-            # nothing meets itself unless both are inputs of one batch
-            found = self.fused(a, b, first[:, None], (second if self.symmetric else -1 - second)[None])
-            if found is not None:
-                self._mark(found[1], rows, cols)
-                return found[0]
         shared.tangents = not self.get.isdisjoint(SLOPES)
         shared.watching = a.data.dtype == torch.float32 and not self.differentiable
         out = flat(self.pairs(a, b, self.get))

@@ -71,9 +71,9 @@ class Torch:
     def softmax(self, scores: Tensor, mask: Tensor | None, dim: int) -> Tensor:
         if mask is None:
             return torch.softmax(scores, dim)
-        scores, mask = torch.broadcast_tensors(scores, mask)
-        largest = scores.masked_fill(mask == 0, -torch.inf).amax(dim, keepdim=True)
-        weights = mask * torch.exp((scores - largest.detach()).masked_fill(mask == 0, 0.0))
+        scores, kept = torch.broadcast_tensors(scores, mask)
+        largest = scores.masked_fill(kept == 0, -torch.inf).amax(dim, keepdim=True)
+        weights = kept * torch.exp((scores - largest.detach()).masked_fill(kept == 0, 0.0))
         return weights / weights.sum(dim, keepdim=True)
 
 

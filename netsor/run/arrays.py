@@ -46,7 +46,7 @@ class Numpy:
 
     def add_at(self, x: Array, dim: int, positions: Any, size: int) -> Array:
         total = np.zeros((*x.shape[:dim], size, *x.shape[dim + 1 :]))
-        np.add.at(total, (slice(None),) * dim + (positions,), x)
+        np.add.at(np.moveaxis(total, dim, 0), positions, np.moveaxis(x, dim, 0))
         return total
 
     def function(self, expr: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Callable[..., Array]:

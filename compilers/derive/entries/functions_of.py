@@ -1,4 +1,4 @@
-"""Functions of the variables of one scope: two sides, derivatives, products; degrees of homogeneous functions."""
+"""Functions of the variables of one scope: two sides, derivatives, monomials; degrees of homogeneous functions."""
 
 from __future__ import annotations
 
@@ -89,3 +89,32 @@ def degree(f: sp.Expr) -> int | None:
     if isinstance(f, sp.Mul):
         return sum(cast(list[int], degrees))
     return degrees[0] if len(set(degrees)) == 1 else None
+
+
+def is_whole(e: sp.Expr) -> bool:
+    return bool(e.is_Integer and e > 0)
+
+
+def bare_product(factors: tuple[sp.Expr, ...]) -> list[sp.Symbol] | None:
+    """The variables of x·y·…, a square counted twice; None when a factor is a function."""
+    out: list[sp.Symbol] = []
+    for f in factors:
+        if f.is_Symbol:
+            out.append(f)
+        elif f.is_Pow and f.base.is_Symbol and f.exp == 2:
+            out += [f.base, f.base]
+        else:
+            return None
+    return out
+
+
+def powers_of(expr: sp.Expr) -> dict[sp.Symbol, int] | None:
+    """The powers of a monomial; None for anything else."""
+    pairs = [f.as_base_exp() for f in sp.Mul.make_args(expr)]
+    if not all(base.is_Symbol and is_whole(exponent) for base, exponent in pairs):
+        return None
+    return {base: int(exponent) for base, exponent in pairs}
+
+
+def is_bare(factors: tuple[sp.Expr, ...]) -> bool:
+    return bare_product(factors) is not None

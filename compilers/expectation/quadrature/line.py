@@ -128,21 +128,21 @@ def probe(f: Integrand, kinks: tuple[float, ...], sigma: Tensor, m: Tensor | Non
     sigma, m = _extremes(sigma, m)
     waves = 17.0
     previous: Tensor | None = None
-    error = 0.0
+    error = beyond = 0.0
     for level in range(MAX_LEVEL + 2):
         r = rule(kinks, sigma, m, level)
         values = f(sigma * r.z if m is None else m + sigma * r.z)
         size = (r.w * values**2).sum(0).sqrt() + 1e-300
         now = torch.stack([(r.w * values).sum(0), size, (r.w * torch.cos(waves * r.z + 1) * values).sum(0)]) / size
-        ends = (r.w * values**2 * (r.z.abs() > RANGE - WIDTH)).sum(0) / size**2
-        if bool((ends > MOST_AT_ENDS).any()):
+        beyond = float(((r.w * values**2 * (r.z.abs() > RANGE - WIDTH)).sum(0) / size**2).max())
+        if beyond > MOST_AT_ENDS:
             raise divergent()
         if previous is not None:
             error = float((now - previous).abs().max())
             if not error > 64 * EPS:
-                return level - 1, max(error, float(ends.max()))
+                return level - 1, max(error, beyond)
         previous = now
-    return MAX_LEVEL, max(error, float(ends.max()))
+    return MAX_LEVEL, max(error, beyond)
 
 
 def _extremes(sigma: Tensor, m: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -21,7 +21,7 @@ from netsor.compilers.native.expectations import Missing
 from netsor.errors import UnsupportedError
 
 OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
-FEW = 4  # elements of an axis of inputs that nobody has seen
+FEW = (4, 32)  # elements of an axis of inputs that nobody has seen
 SIDE = 256  # inputs of a side of a block
 
 
@@ -43,8 +43,12 @@ class Tiles:
 
     def obstacle(self) -> str | None:
         """What keeps the kernel, whatever the sizes of its inputs, from having tiles."""
-        found = self.library(next(iter(NEAR)), self.sides.nominal(lambda name: FEW))
-        return found if isinstance(found, str) else None
+        found = [self._at_size(size) for size in FEW]
+        return None if any(isinstance(library, Library) for library in found) else str(found[-1])
+
+    def _at_size(self, size: int) -> Library | str:
+        """The library of inputs all of whose axes have this size."""
+        return self.library(next(iter(NEAR)), self.sides.nominal(lambda name: size))
 
     def usual(self, one: Inputs) -> Library | str:
         """The library for inputs of these sizes, both sides alike."""
@@ -107,6 +111,9 @@ class Tiles:
                 band.done(range(rows.start, rows.stop))
         report("closed form", 0.0)
         return Near(*torch.cat(near).unbind(1))
+
+    def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> None:
+        """None: single pairs of inputs with axes are left to the module."""
 
     def _block(
         self, library: Library, one: list[Tensor], two: list[Tensor], plain: list[Tensor], shape: tuple[int, int],

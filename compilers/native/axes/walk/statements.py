@@ -116,7 +116,10 @@ class Walk(State):
         if isinstance(s, operations.Apply) and s.out.layout is None:
             known = {symbol: self.numbers[x] if isinstance(x, Name) else x
                      for symbol, x in zip(s.symbols, s.args, strict=True)}  # fmt: skip
-            self.numbers[s.out] = float(s.f.xreplace(known))
+            value = s.f.xreplace(known)
+            if not value.is_finite:
+                raise Missing("an axis without elements")
+            self.numbers[s.out] = float(value)
             return
         found = pointwise(broadcast(*(a.shape for a in args)), args, _operation(s))
         large = count(found.shape) > max((count(m.shape) for m in found.sources), default=1)
