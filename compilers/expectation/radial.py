@@ -102,15 +102,17 @@ def _one(
     value, error = _one_single(f, g, 2 * powers[0], eps[0], s, None if theta is None else theta[:, back])
     value = value[:, order]
     if torch.is_grad_enabled() and any(m.requires_grad for m in (s, t, x)):  # each has its share of the derivative
-        moving, _ = _one_pair(f, g, powers, eps, s, t, x, theta)
+        met = torch.arange(len(s), device=s.device)[:, None] == order
+        moving, _ = _one_pair(f, g, powers, eps, s, t, x, theta, met)
         value = value.detach() + (moving - moving.detach())
     return value, error
 
 
 def _one_pair(
     f: Fn, g: Fn, powers: tuple[float, float], eps: tuple[float, float], s: Tensor, t: Tensor, x: Tensor,
-    theta: Tensor | None,
+    theta: Tensor | None, met: Tensor | None = None,
 ) -> tuple[Tensor, float]:  # fmt: skip
+    """`met` marks where an element of the first batch is one of the second."""
     (u, lost), (v, lost2) = _basis(s, eps[0]), _basis(t, eps[1])
     points, weights = grid(x.device, STEP)
     a1, a2 = points / _scale(s, eps[0]), points / _scale(t, eps[1])
@@ -119,17 +121,19 @@ def _one_pair(
     tangent = None if theta is None else Tangent.of(theta, u, v)
     s, t = u.mT @ s @ u, v.mT @ t @ v
     sizes = _size(f, s, first, theta)[:, None] + _size(g, t, second, theta)[None, :]
-    value, error = _summed(f, g, pair(s, t, u.mT @ x @ v, first, second, lead, sizes), u, v, tangent)
+    value, error = _summed(f, g, pair(s, t, u.mT @ x @ v, first, second, lead, sizes), u, v, tangent, met)
     return value, error + lost + lost2
 
 
-def _summed(f: Fn, g: Fn, at: Tilted, u: Tensor, v: Tensor, theta: Tangent | None) -> tuple[Tensor, float]:
+def _summed(
+    f: Fn, g: Fn, at: Tilted, u: Tensor, v: Tensor, theta: Tangent | None, met: Tensor | None = None
+) -> tuple[Tensor, float]:
     """The sum over the nodes, and an error bound from every other node."""
     full, half = _zeros(u, v), _zeros(u, v)
     step = max(1, CHUNK // max(1, len(u) * len(v)))
     for start in range(0, len(at.log), step):
         some = slice(start, start + step)
-        value = _integrand(f, g, at.part(some), u, v, theta)
+        value = _integrand(f, g, at.part(some), u, v, theta, met)
         full = full + value.sum(0)
         half = half + value.detach()[at.coarse[some]].sum(0)
     size = float(full.detach().abs().max()) if full.numel() else 0.0
@@ -176,19 +180,26 @@ def _size(f: Fn, s: Tensor, c: Tensor, theta: Tensor | None) -> Tensor:
     return 0.5 * power * torch.log(largest / (1 + c * largest))
 
 
-def _integrand(f: Fn, g: Fn, at: Tilted, u: Tensor, v: Tensor, theta: Tangent | None) -> Tensor:
-    """The weighted expectation at every node, `[nodes, B, C]`, or the tangent kernel."""
+def _integrand(f: Fn, g: Fn, at: Tilted, u: Tensor, v: Tensor, theta: Tangent | None, met: Tensor | None) -> Tensor:
+    """The weighted expectation at every node, `[nodes, B, C]`, or the tangent kernel.
+
+    The variables of an element with itself coincide. They do so exactly: derivatives across the cone are infinite, and
+    would amplify the rounding of the two tilts.
+    """
     weight = torch.exp(at.log)[:, None, None]
 
     def ends(m: Tensor, basis: Tensor) -> Tensor:
         return ((basis @ m) * basis).sum(-1)
 
     k = ends(at.k11, u)[..., :, None].clamp_min(0), ends(at.k22, v)[..., None, :].clamp_min(0), u @ at.k12 @ v.mT
-    value = E2(f, g, *k)
+    if met is not None:
+        mean = 0.5 * (k[0] + k[1])
+        k = torch.where(met, mean, k[0]), torch.where(met, mean, k[1]), torch.where(met, mean, k[2])
+    value = E2(f, g, *k, own=met)
     if theta is None:
         return weight * value
     d11, d22, d12, dlog = at.slopes(theta, u, v)
-    mixed = E2(f.derivative, g.derivative, *k)
+    mixed = E2(f.derivative, g.derivative, *k, own=met)
     return weight * (
         value * dlog[:, None, None]
         + mixed * d12

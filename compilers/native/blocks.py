@@ -15,6 +15,7 @@ from netsor.compilers.expectation.series import hermite
 from netsor.compilers.native.columns import evaluate
 from netsor.compilers.native.library import Batch, Library
 from netsor.compilers.native.tables import Terms, padded, tables
+from netsor.errors import UnsupportedError
 
 OFTEN = 16  # with more than one pair in so many beyond the series, torch takes the band
 SELDOM = 200  # the same in float64, where such pairs take a table or a quadrature each
@@ -158,6 +159,10 @@ class Native:
         """
         library = self.library(torch.float64)
         if library.pairs.series or not library.pairs.results:
+            return None
+        try:
+            library.load()
+        except UnsupportedError:  # the compiler has failed since it made the other one
             return None
         one, two = self._batches(library, a, b)
         order = rows.argsort(stable=True)

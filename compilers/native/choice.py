@@ -65,7 +65,7 @@ class Backends:
     ) -> Native | Tiles | None:  # fmt: skip
         """What evaluates the blocks of a call in place of the module's own function, if anything does."""
         kind = one.device.type
-        outside = call.tracked or kind not in LIBRARIES or one.dtype not in NEAR
+        outside = call.tracked or not call.pairs or kind not in LIBRARIES or one.dtype not in NEAR
         if self.asked == "torch" or outside or (self._weighs and self._is_small(get, recursion, one, call)):
             return None
         found = self._wanted(get, recursion, kind)
@@ -75,7 +75,9 @@ class Backends:
             if self.asked == "native":
                 raise _not_covered(found)
             return None
-        return found if not self._weighs or self._pays(get, found, one, call) else None
+        if self._weighs and not self._pays(get, found, one, call):
+            return None
+        return found if self._loads(get, found, one, kind) else None
 
     @property
     def _weighs(self) -> bool:
@@ -114,11 +116,22 @@ class Backends:
 
     def _pays(self, get: Names, found: Native | Tiles, one: Inputs, call: Call) -> bool:
         """Is the library there, or have the calls taken, with this one, so long that it pays?"""
-        library: Any = found.usual(one) if isinstance(found, Tiles) else found.library(one.dtype)
+        library = _library(found, one)
         count = library.elements if isinstance(found, Tiles) else library.pairs.formulas
         seconds = call.pairs * (count * FORMULA)
         self._seconds[get] = self._seconds.get(get, 0.0) + seconds
         return library.is_there or self._seconds[get] > PAYS
+
+    def _loads(self, get: Names, found: Native | Tiles, one: Inputs, kind: str) -> bool:
+        """Is there a library now? Where the compiler fails, torch is taken unless native blocks were asked for."""
+        try:
+            _library(found, one).load()
+        except UnsupportedError as error:
+            if self.asked == "native":
+                raise
+            self._native[get, kind] = error.diagnostic.message
+            return False
+        return True
 
     def described(self, get: Names, recursion: Callable[[Names], Recursion]) -> str:
         """The backend in words."""
@@ -157,6 +170,11 @@ def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | N
         covered = kind == "cpu" and _has_axes(found)
         return _tiles(found, get, functions, threads) if covered else str(missing)
     return blocks
+
+
+def _library(found: Native | Tiles, one: Inputs) -> Any:
+    """The library that serves these inputs."""
+    return found.usual(one) if isinstance(found, Tiles) else found.library(one.dtype)
 
 
 def _has_axes(plan: Plan) -> bool:

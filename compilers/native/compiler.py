@@ -47,9 +47,12 @@ def current() -> Compiler | None:
 @lru_cache(maxsize=8)
 def _current(given: str, cache: str) -> Compiler | None:
     for text in (given,) if given else NAMES:
-        words = shlex.split(text)
-        path = shutil.which(words[0])
-        found = None if path is None else _tried((path, *words[1:]), Path(cache))
+        try:
+            words = shlex.split(text)
+            path = shutil.which(words[0])
+            found = None if path is None else _tried((path, *words[1:]), Path(cache))
+        except (OSError, ValueError):  # a quotation without an end, a full disk
+            continue
         if found is not None:
             return found
     return None
@@ -164,17 +167,24 @@ def library(source: str) -> tuple[ctypes.CDLL, float]:
         except OSError:  # a broken file: it is made again
             path.unlink(missing_ok=True)
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory(dir=path.parent) as own:
-        text, made = Path(own, "kernel.c"), Path(own, "kernel.so")
-        text.write_text(source)
-        error = chosen.run(text, made)
-        if error is not None:
-            raise UnsupportedError(
-                f"{chosen.command[0]} does not compile the kernel: {error.splitlines()[0]}", code="NT702",
-                hint='backend="torch", or another compiler in the environment variable CC',
-            )  # fmt: skip
-        made.replace(path)
-    return _opened(str(path)), time.perf_counter() - start
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent) as own:
+            text, made = Path(own, "kernel.c"), Path(own, "kernel.so")
+            text.write_text(source)
+            error = chosen.run(text, made)
+            if error is not None:
+                raise _not_compiled(chosen, error)
+            made.replace(path)
+        return _opened(str(path)), time.perf_counter() - start
+    except OSError as error:  # a full disk, a compiler that makes no library, a folder from which none can be loaded
+        raise _not_compiled(chosen, str(error)) from error
+
+
+def _not_compiled(chosen: Compiler, error: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{chosen.command[0]} does not compile the kernel: {error.splitlines()[0]}", code="NT702",
+        hint='backend="torch", or another compiler in the environment variable CC',
+    )  # fmt: skip
 
 
 def no_compiler() -> UnsupportedError:

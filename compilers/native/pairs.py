@@ -46,6 +46,8 @@ def pairs(plan: order.Plan, get: frozenset[str], functions: Functions, dtype: to
     two, own = (_Walk(plan, get, functions, dtype, twice, series, parameters) for twice in (False, True))
     for walk in (two, own):
         walk.run(plan.pairs.body)
+    if not two.grams:
+        raise Missing("kernels that no inner product of the data enters")
     return Pairs(two.body, own.body, tuple(two.grams), tuple(series), two.expectations.formulas, tuple(parameters))
 
 

@@ -18,6 +18,7 @@ from netsor.compilers.native.axes.printing.reader import PLAIN
 from netsor.compilers.native.axes.sides import Shapes, Sides
 from netsor.compilers.native.columns import Column, evaluate
 from netsor.compilers.native.expectations import Missing
+from netsor.errors import UnsupportedError
 
 OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
 FEW = (4, 32)  # elements of an axis of inputs that nobody has seen
@@ -89,7 +90,10 @@ class Tiles:
         library = self.library(a.data.dtype, self.sides.shapes(a, b))
         if isinstance(library, str):
             return None
-        library.load()
+        try:
+            library.load()
+        except UnsupportedError:  # the compiler has failed since it made that of the usual sizes
+            return None
         one, two, plain = self._tables(library, a, b)
         n, m = band.shape
         near: list[Tensor] = []

@@ -52,9 +52,13 @@ class Library:
         """Has it been compiled by this process?"""
         return self._launch is not None
 
-    def launch(self, name: str, grid: Grid, block: Grid, given: Mapping[str, Any]) -> None:
+    def load(self) -> None:
         if self._launch is None:
             self._launch = self.compile(self.text)
+
+    def launch(self, name: str, grid: Grid, block: Grid, given: Mapping[str, Any]) -> None:
+        self.load()
+        assert self._launch is not None
         p = self.text.parameters(name)
         pointers = [given[x] for _, x in p.pointers]
         integers, numbers = [int(given[x]) for x in p.integers], [float(given[x]) for x in p.numbers]
