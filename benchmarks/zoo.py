@@ -191,7 +191,7 @@ def compared(name: str, case: Case, draws: int) -> str:
     result = ns.compile(lifted, samples=case.samples)(x)
     limit = lap()
     torch.manual_seed(0)
-    own = [result.errors[k] if result.errors else torch.zeros(()) for k in ("nngp", "ntk")]
+    own = [result.errors.get(k, torch.zeros(())) for k in ("nngp", "ntk")]
     n = case.width
     z = torch_modules.scores(lifted, case.make, case.x, (result.nngp, result.ntk), n, draws, own)
     return f"| {name} | {n}, {2 * n} | {draws} | {z:.1f} | {lift:.1f} | {limit:.1f} | {lap():.0f} |"
