@@ -102,12 +102,6 @@ def test_samples_are_first() -> None:
         ns.from_torch(layer("rnn", lambda r: r[0][-1], batch_first=False), X.float())
 
 
-def test_projections_and_one_step_are_refused() -> None:
-    def projected(n: int) -> nn.Module:
-        r = constant_variance(nn.LSTM(3, 2 * n, batch_first=True, proj_size=n))
-        return Net(lambda m, x: m.out(m.r(x)[0][:, -1]), r=r, out=nn.Linear(n, 1))
-
-    with pytest.raises(UnsupportedError, match="projections of the states"):
-        ns.from_torch(projected, X.float())
+def test_one_step_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="a recurrence of one step"):
         ns.from_torch(RECURRENT["rnn"], X[:, :1].float())

@@ -168,6 +168,35 @@ def encoder(n: int) -> nn.Module:
     return Net(lambda m, x: m.out(m.e(m.a(x)).mean(1)), a=nn.Linear(4, n), e=layer, out=nn.Linear(n, 1))
 
 
+def packed(n: int) -> nn.Module:
+    def forward(m: Any, x: torch.Tensor, lengths: torch.Tensor) -> Any:
+        words = nn.utils.rnn.pack_padded_sequence(m.a(x), lengths, batch_first=True, enforce_sorted=False)
+        return m.out(m.r(words)[1][-1])
+
+    return Net(forward, a=nn.Linear(4, n), r=nn.GRU(n, n, batch_first=True), out=nn.Linear(n, 1))
+
+
+def padding_not_zero(n: int) -> nn.Module:
+    emb = nn.Embedding(5, n, padding_idx=0)
+    nn.init.normal_(emb.weight)
+    return Net(lambda m, ids: m.out(m.emb(ids).mean(1)), emb=emb, out=nn.Linear(n, 1))
+
+
+def torchvision_stem(n: int) -> nn.Module:
+    """A first convolution of variance 2/fan-out, as torchvision's residual networks have."""
+    first = nn.Conv2d(3, n, 3, bias=False)
+    nn.init.kaiming_normal_(first.weight, mode="fan_out", nonlinearity="relu")
+    return nn.Sequential(first, nn.BatchNorm2d(n), nn.ReLU(), nn.Flatten(), nn.Linear(4 * n, 1)).eval()
+
+
+def constant_deviations(n: int) -> nn.Module:
+    """Every matrix of deviation 0.02, as language models have."""
+    layers = [nn.Linear(4, n), nn.ReLU(), nn.Linear(n, n), nn.ReLU(), nn.Linear(n, 1)]
+    for layer in layers[::2]:
+        nn.init.normal_(layer.weight, std=0.02)  # type: ignore[arg-type]
+    return nn.Sequential(*layers)
+
+
 def masked_and_read(m: Any, h: torch.Tensor) -> Any:
     scores = (h @ h.transpose(1, 2) / h.shape[-1]).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
     return (torch.sigmoid(scores) @ h).mean(1)
@@ -181,7 +210,7 @@ def mixed_orders(n: int) -> nn.Module:
     return Net(lambda m, x: m.out(m.a(x) + m.b(x) / n**0.5), a=nn.Linear(4, n), b=nn.Linear(4, n), out=nn.Linear(n, 1))
 
 
-WITHOUT: dict[str, tuple[Any, torch.Tensor]] = {
+WITHOUT: dict[str, tuple[Any, Any]] = {
     "attention": (attention, TOKENS), "finite_layer": (finite_layer, X), "batch_norm": (batch_norm, X),
     "running_statistics": (running_statistics, X), "dropout": (dropout, X), "noise": (noise, X),
     "control_flow": (control_flow, X), "coordinate": (coordinate, X),
@@ -194,7 +223,12 @@ WITHOUT: dict[str, tuple[Any, torch.Tensor]] = {
     "mixed_orders": (mixed_orders, X), "encoder": (encoder, TOKENS),
     "relu_rnn": (recurrent(lambda n: nn.RNN(4, n, batch_first=True, nonlinearity="relu")), TOKENS),
     "time_first": (recurrent(lambda n: nn.GRU(4, n)), TOKENS),
-    "projected": (recurrent(lambda n: nn.LSTM(4, 2 * n, batch_first=True, proj_size=n)), TOKENS),
+    "projected": (recurrent(lambda n: nn.LSTM(4, n, batch_first=True, proj_size=5), lambda r: r[1][1][0]), TOKENS),
+    "packed": (packed, (TOKENS, torch.tensor([5, 3, 2]))),
+    "padding_not_zero": (padding_not_zero, torch.randint(5, (3, 4))),
+    "two_outputs_added": (lambda n: Net(lambda m, x: (lambda y: y[:, :1] + y[:, 1:])(m.out(m.a(x))), a=nn.Linear(4, n),
+                                        out=nn.Linear(n, 2, bias=False)), X),
+    "torchvision_stem": (torchvision_stem, IMAGE), "constant_deviations": (constant_deviations, X),
     "dropped_states": (recurrent(lambda n: nn.GRU(4, n, 2, batch_first=True, dropout=0.1)), TOKENS),
     "softmax_of_a_width": (embedded(lambda m, h: h.softmax(-1)), X),
     "quotient": (embedded(lambda m, h: h / m.b(h), b=lambda n: nn.Linear(n, n)), X),

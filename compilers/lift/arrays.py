@@ -70,6 +70,7 @@ class Arrays:
         self.rows: dict[str, Row] = {}
         self.findings: list[Diagnostic] = []
         self.scales: dict[str, Power] = {}  # ω / parameter
+        self.orders: dict[str, str] = {}  # variances of matrices whose results are not of order 1
         self.smooth: set[str] = set()  # enter smooth functions only: initial values that vanish are 0 in the limit
 
     def law(self, name: str, node: Any, padding: int | None = None) -> Law:
@@ -140,6 +141,8 @@ class Arrays:
         )
         exponent = law.var.k if law.var.c != 0 else Fraction(-1 if wide else 0)
         power = (exponent + wide) / 2
+        if power != 0:
+            self.orders[name] = f"the variance {law.var}"
         scale = self.scale(name, law.var.c, fan, sp.Rational(1, count), exponent)
         if not wide:
             self.uniform(name, law, node)

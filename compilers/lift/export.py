@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -13,11 +14,20 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.fx.node import map_arg
+from torch.nn.utils.rnn import PackedSequence
 
 from netsor.compilers.lift.findings import innermost, refused
 from netsor.errors import Diagnostic, UnsupportedError
 
 SAMPLES = (5, 7)
+VALUES = (
+    "control flow on values and shapes that depend on the data have no straight-line program; write it with tensor"
+    " operations"
+)
+PACKED = (
+    "packed sequences have shapes that depend on the lengths: pad them, and keep the state behind the last word, a cell"
+    " in a loop with h = torch.where(keep[:, t, None], cell(x[:, t], h), h), or take a mean over the steps that count"
+)
 Size = tuple[int, int]  # a dimension in the two exports
 SHAPES_ONLY = frozenset({
     "new_zeros", "new_ones", "new_full", "new_empty", "zeros_like", "ones_like", "full_like", "sym_size",
@@ -115,11 +125,11 @@ def _program(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Any:
             return torch.export.export(module, inputs, strict=False).run_decompositions({})
         except Exception as error:
             text = next(iter(str(error).strip().splitlines()), "").partition("(")[0].strip()
+            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+            packed = any(isinstance(v, PackedSequence) for frame in frames for v in frame.f_locals.values())
             raise UnsupportedError(Diagnostic(
                 "NT800", "error", f"torch.export cannot trace the module: {type(error).__name__}: {text}",
-                location=innermost(str(error)),
-                hint="control flow on values and shapes that depend on the data have no straight-line program;"
-                " write it with tensor operations",
+                location=innermost(str(error)), hint=PACKED if packed else VALUES,
             )) from error  # fmt: skip
         finally:
             logging.disable(previous)

@@ -69,6 +69,8 @@ class Lifter:
     # ------------------------------------------------------------ findings
 
     def refuse(self, code: str, message: str, hint: str) -> UnsupportedError:
+        orders = self.arrays.orders if code == "NT811" else {}
+        hint += "".join(f"; {name} has {law}, for a limit c/fan-in" for name, law in list(orders.items())[:2])
         return refused(code, message, hint, self.step.node)
 
     def no_rule(self, what: str, hint: str = "") -> UnsupportedError:

@@ -62,7 +62,7 @@ def _element(L: Lifter, start: Any, j: int) -> Value:
 
 
 class Cell:
-    """The affine maps of a cell: U x + b and W h + b′, gate by gate; an LSTM's states may be projected, P (o tanh c)."""
+    """The affine maps of a cell: U x + b and W h + b′, gate by gate; states of an LSTM may be P (o tanh c)."""
 
     def __init__(self, L: Lifter, kind: str, parameters: Sequence[Any]) -> None:
         self.L, self.kind, self.gates = L, kind, GATES[kind]
