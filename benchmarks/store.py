@@ -133,7 +133,9 @@ def weak(folder: Path, samples: int) -> Iterator[Row]:
 
 
 def chunks(path: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.is_file()}
+    return {
+        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
+    }
 
 
 def kills(folder: Path, samples: int, count: int) -> Iterator[Row]:
@@ -168,9 +170,8 @@ def kills(folder: Path, samples: int, count: int) -> Iterator[Row]:
 
 def wait(path: Path, chance: random.Random, caller: subprocess.Popen[bytes]) -> None:
     """Until some more blocks are there."""
-    before = len(chunks(path))
-    wanted = before + chance.randrange(1, 6)
-    while caller.poll() is None and len(chunks(path)) < wanted:
+    wanted = len(list(path.rglob("c/*/*"))) + chance.randrange(1, 6)
+    while caller.poll() is None and len(list(path.rglob("c/*/*"))) < wanted:
         time.sleep(0.01)
 
 

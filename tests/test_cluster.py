@@ -31,7 +31,9 @@ def kernel() -> ns.Kernel:
 
 
 def chunks(path: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.is_file()}
+    return {
+        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
+    }
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,9 @@ def gru(**options: Any) -> ns.Kernel:
 
 
 def chunks(path: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.is_file()}
+    return {
+        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
+    }
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,9 @@ def filled(k: ns.Kernel, *x: Any, **options: Any) -> StoredGram:
 
 def chunks(path: Path) -> dict[str, bytes]:
     """The files of all chunks."""
-    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.is_file()}
+    return {
+        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
