@@ -163,7 +163,7 @@ class Recorder(TorchDispatchMode):
         whole = t.numel() * t.element_size() >= storage.nbytes()
         old = self.laws.get(storage._cdata, UNKNOWN)
         if law == Values("constant") and not whole and old != law and t.ndim == 1 and t.is_contiguous():
-            row, rest = divmod(t.storage_offset(), len(t))
+            row, rest = divmod(int(t.storage_offset()), len(t))
             law = replace(old, zeros=old.zeros | {(row, len(t))}) if rest == 0 else UNKNOWN
         elif not whole and old != law:
             law = UNKNOWN
