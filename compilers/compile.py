@@ -16,7 +16,7 @@ from netsor.compilers.evaluate.arguments import Array, Get, as_draws, wanted_nam
 from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
-from netsor.compilers.native.choice import Backend
+from netsor.compilers.native.choice import Backend, warn_fuse
 from netsor.errors import CheckError, Diagnostic, InputError
 from netsor.functions import Function
 from netsor.passes.unit_variance import unit_variance
@@ -57,6 +57,8 @@ def compile(
     if not assume_gia:
         refuse_unless_valid(program)
     program, draws = in_convention(program, convention), as_draws(tol, samples, seed)
+    if fuse:
+        warn_fuse()
     return Kernel(program, device, dtype, assume_gia, draws, fuse, convention, backend, threads)
 
 

@@ -15,6 +15,7 @@ COMMANDS = {
     "scaling-pixels": ("scaling.py", "--case", "pixels"),
     "scaling-first-call": ("scaling.py", "--case", "first-call"),
     "cliffs": ("cliffs.py",),
+    "slow": ("slow.py",),
     "datasets": ("datasets.py", "--case", "iris", "--case", "linnerud"),
     "store": ("store.py",),
     "schedule": ("schedule.py",),

@@ -103,3 +103,12 @@ def test_functions_take_what_was_lifted() -> None:
     assert str(ns.derive(lifted)) == str(ns.derive(lifted.program))
     found = ns.simulate(lifted, lifted.arrange(x), widths=(8, 16), seeds=2, progress=False)
     assert found.widths == [8, 16]
+
+
+def test_what_the_file_has_lifted_is_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    """At module level, and returned by a declared function."""
+    lifted = "import netsor as ns\nnet = ns.from_torch(make, torch.randn(2, 3))\n"
+    Path("net.py").write_text(f"{MODULE}\n{lifted}\n@ns.program\ndef again():\n    return net\n", encoding="utf-8")
+    for name in ("net", "again"):
+        code, out, _ = run(capsys, "show", f"net.py:{name}")
+        assert code == 0 and out.startswith("program sequential")

@@ -95,7 +95,7 @@ class Counter(TorchDispatchMode):
     """What a device would be given to do, and where the host would wait for it."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.launched: list[str] = []
         self.waits: list[str] = []
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import netsor as ns
 from netsor import ir
 from netsor.compilers.finite.values import Binding, Value
 from netsor.indexing import sources
@@ -153,3 +154,24 @@ def test_the_transposed_form_is_the_adjoint(kind: str) -> None:
                 back = ir.Rename(form.of, form.out, tuple((b, a) for a, b in form.axes))
         adjoint = evaluate(back, lambda _: Value(weights, y.axes), (), Binding(), Value.xp)  # noqa: B023
         torch.testing.assert_close(adjoint.aligned(names), gradient, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("by", [-3, -1, 0, 2, 7])
+def test_shifted_inputs_compile(by: int) -> None:
+    """The kernels of shifted inputs are those of inputs that are given shifted."""
+    x = torch.from_numpy(np.random.default_rng(2).standard_normal((3, 5, 4)))
+    there = np.arange(5) - by
+    inside = torch.from_numpy((there >= 0) & (there < 5))[None, :, None]
+    given = x[:, there.clip(0, 4)].where(inside, 0.0)
+
+    def kernels(shifted: bool) -> Any:
+        p = ns.Program()
+        t, n = p.axis("t", 5), p.width("n")
+        data = p.data("x", axes=(t,))
+        h = p.let("h", p.matrix("U", n, data) @ (data.shift(t, by) if shifted else data))
+        p.output(p.readout("v", n), ns.relu(h).mean(t))
+        return ns.compile(p)(x if shifted else given)
+
+    found, wanted = kernels(True), kernels(False)
+    torch.testing.assert_close(found.nngp, wanted.nngp, rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(found.ntk, wanted.ntk, rtol=1e-13, atol=1e-13)

@@ -119,6 +119,15 @@ def test_section_6_3_is_exact() -> None:
     assert r.nngp is None  # the readout has a mean
 
 
+def test_rows_of_unnamed_lines_say_what_they_are() -> None:
+    p = ns.Program("unnamed")
+    n, x = p.width("n"), p.data("x")
+    p.output(p.readout("v", n), ns.tanh(p.matrix("W", n, x) @ x))
+    text = str(ns.limit(p, np.ones((1, 2))))
+    assert "E W @ x " in text and "E tanh(W @ x) " in text and "E (W @ x)²" in text
+    assert "e-17" not in text  # a mean that is rounding
+
+
 def test_the_table() -> None:
     text = str(ns.limit(paper.load("section_6_3"), np.zeros((1, 1))))
     row = next(line for line in text.splitlines() if line.startswith("E dx1²"))

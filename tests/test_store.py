@@ -330,10 +330,10 @@ def test_a_disk_that_is_full_and_one_that_is_read_only(whole: Path, tmp_path: Pa
         remounted(disk, "ro", "size=200k")
         for target in (path, disk / "new.zarr"):
             with pytest.raises(ns.InputError, match=r"NT641 .* cannot be written: Read-only file system"):
-                kernel().gram(X, store=target, tile=TILE, processes=processes)
+                kernel().gram(X, store=target, tile=TILE)
         assert np.isfinite(ns.open_gram(path).ntk[0:8, 0:8]).all()  # reading needs no right to write
         remounted(disk, "rw", "size=4m")
-        kernel().gram(X, store=path, tile=TILE, processes=processes)
+        kernel().gram(X, store=path, tile=TILE)
         assert chunks(path) == chunks(whole)
 
 

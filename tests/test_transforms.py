@@ -106,11 +106,11 @@ def test_dicts_lists_terms_and_vectors() -> None:
         out = kernel({"x": x, "y": X[:2]}, get=get)
         return dict(out.items())
 
-    x, t = X[:2], T[:2]
-    plain = f(x)
+    one, t = X[:2], T[:2]
+    plain = f(one)
     assert list(plain) == ["nngp", "ntk", "a", "m", "terms.W1", "terms.W2", "terms.v"]
-    values, moved = jvp(f, (x,), (t,))
-    slopes = jacobian_of(lambda x: tuple(f(x).values()), x)
+    values, moved = jvp(f, (one,), (t,))
+    slopes = jacobian_of(lambda x: tuple(f(x).values()), one)
     for (name, value), slope in zip(plain.items(), slopes, strict=True):
         close(values[name], value)
         close(moved[name], torch.tensordot(slope, t, 2))

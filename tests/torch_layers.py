@@ -178,7 +178,7 @@ def cross(middle: Callable[[Any, torch.Tensor, torch.Tensor], Any], **parts: Cal
         with scores_by_width():
             return middle(m, x[:, 2:], x[:, :2])
 
-    return tokens(run, **parts)
+    return tokens(run, 1, **parts)
 
 
 def heads_of(n: int) -> nn.Module:

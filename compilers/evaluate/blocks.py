@@ -153,14 +153,15 @@ class Blocks:
 
     def _direct(self, a: Any, b: Any, rows: slice, cols: slice, whole: Whole, shown: Progress) -> bool:
         """Has the band been written at once?"""
-        if not hasattr(self.fused, "band") or not isinstance(whole, Placed):
+        band = getattr(self.fused, "band", None)
+        if band is None or not isinstance(whole, Placed):
             return False
         own, m = self._own(rows, cols), cols.stop - cols.start
 
         def done(part: range) -> None:
             shown.done(sum(m - i for i in part) if own else m * len(part))
 
-        near = self.fused.band(a, b, Band(whole, rows, cols, own, done))
+        near = band(a, b, Band(whole, rows, cols, own, done))
         if near is None:
             return False
         if len(near.rows):

@@ -42,10 +42,11 @@ def repaired(run: Blocks, whole: Whole, numbers: Tensor) -> None:
 
 def _compiled(run: Blocks, whole: Whole, a: Any, b: Any, numbers: Tensor, places: Tensor) -> Tensor:
     """Which entries are left."""
+    entries = getattr(run.fused, "entries", None)
     found = None
-    if run.one.dtype == torch.float32 and hasattr(run.fused, "entries"):
+    if run.one.dtype == torch.float32 and entries is not None:
         twice = (numbers[:, 0] == numbers[:, 1]) & run.symmetric
-        found = run.fused.entries(a, b, places[:, 0], places[:, 1], twice)
+        found = entries(a, b, places[:, 0], places[:, 1], twice)
     if found is None:
         return torch.arange(len(numbers), device=numbers.device)
     values, near = found

@@ -28,6 +28,7 @@ from netsor.errors import InputError, UnsupportedError
 from netsor.facts import known, lookup
 from netsor.markup import one_line
 from netsor.text.display import Table, Tabled
+from netsor.text.readings import Readings
 
 SIGNIFICANT = 5  # standard errors by which two sampled values differ
 METHODS = ("exact", "quadrature", "sampled")
@@ -64,7 +65,7 @@ class LimitResult(Tabled):
     def table(self) -> Table:
         """The answers so far, averaged over samples and axes; `print` asks for all of them."""
         known = [(name, q) for name, q in self._table if q in self._known]
-        rows = tuple((name, _text(self._known[q]), self._used.get(q, "")) for name, q in known)
+        rows = tuple((self._shown(name), _text(self._known[q]), self._used.get(q, "")) for name, q in known)
         told = "" if rows else ": nothing has been asked yet, print(…) asks for all"
         return Table(f"{self._kind} of {self.program.name}{told}", ("quantity", "limit", "method"), rows)
 
@@ -199,6 +200,16 @@ class LimitResult(Tabled):
 
     # ------------------------------------------------------------ the table
 
+    def _shown(self, title: str) -> str:
+        """The title of a row; an unnamed line has its right side for a name."""
+        name = title.removeprefix("E ").removesuffix("²")
+        found = self._readings.of(name)
+        return title if found == name else f"E ({found})²" if title.endswith("²") else f"E {found}"
+
+    @cached_property
+    def _readings(self) -> Readings:
+        return Readings(self.program)
+
     @cached_property
     def _table(self) -> list[tuple[str, Question]]:
         rows: list[tuple[str, Question]] = []
@@ -224,7 +235,7 @@ class LimitResult(Tabled):
         rows = [("", "limit", "gradient independence", "method", "")]
         for name, q in self._table:
             cells = (_text(self._known[q]), _text(self.gia._known[q]), self._used[q])
-            rows.append((name, *cells, "differs" if differs[name] else ""))
+            rows.append((self._shown(name), *cells, "differs" if differs[name] else ""))
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
         verdict = "gives other limits" if any(differs.values()) else "gives the same limits"
@@ -262,6 +273,7 @@ def _text(answer: Answer) -> str:
     """The average of an answer (of a kernel's diagonal), with the error of its largest entry."""
     value, error = answer
     if error is not None:
-        return f"{float(value.mean()):.6g} ± {float(error.amax()):.1g}"
+        mean, wrong = float(value.mean()), float(error.amax())
+        return f"{mean if abs(mean) > 1e-3 * wrong or not wrong else 0:.6g} ± {wrong:.1g}"
     mean = sum(value.flatten()) / value.size
     return str(mean) if isinstance(mean, sp.Rational) and mean.q < 10**6 else f"{float(mean):.10g}"

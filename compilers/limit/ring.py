@@ -24,7 +24,7 @@ class Sum(Generic[C]):
     MOST: ClassVar[int]  # pairs of terms in one product
 
     def __init__(self, terms: Mapping[Monomial, C]) -> None:
-        self.terms = {m: c for m, c in terms.items() if c}
+        self.terms: dict[Monomial, C] = {m: c for m, c in terms.items() if c}
 
     def __add__(self, other: Self) -> Self:
         total = dict(self.terms)

@@ -71,9 +71,8 @@ class Native:
         return _Side(kept, Batch(data, padded(columns) if columns else None))
 
     def _with_terms(self, found: Sequence[Table], one: _Side, two: _Side) -> _Sides:
-        left, right = (
-            side.batch._replace(coefficients=tuple(f[k] for f in found)) for k, side in enumerate((one, two))
-        )
+        left = one.batch._replace(coefficients=tuple(a for a, _, _ in found))
+        right = two.batch._replace(coefficients=tuple(b for _, b, _ in found))
         return _Sides(left, right, tuple(terms for _, _, terms in found))
 
     def _sides(self, library: Library, a: Any, b: Any) -> _Sides | None:

@@ -56,8 +56,6 @@ class Backends:
         if asked == "native" and self.kind == "cpu" and compiler.current() is None:
             raise compiler.no_compiler()
         self.asked, self.threads, self.fuse = asked, threads, fuse and asked == "auto"
-        if fuse:
-            _warn_fuse()
         self._native: dict[tuple[Names, str], Native | Tiles | str] = {}
         self._seconds: dict[Names, float] = {}
         self._refused: dict[Names, str] = {}  # why the last inputs were torch's
@@ -175,7 +173,7 @@ def _tiles(plan: Plan, get: Names, functions: Any, threads: int | None) -> Tiles
     return found.obstacle() or found
 
 
-def _warn_fuse() -> None:
+def warn_fuse() -> None:
     warnings.warn(
         'fuse=True is the older name of backend="native", which refuses a kernel that it does not cover; with fuse=True'
         " torch takes such a kernel", NetsorWarning, stacklevel=outside(),

@@ -99,8 +99,7 @@ class _Walk:
             ):  # fmt: skip
                 raise Missing("positions on an axis")
             case arrays.Parameter():
-                place = len(self.kept) + self.parameters.setdefault(s.parameter, len(self.parameters))
-                self._define(s.out, Value(self.body, Side(1, Kept(place)), self.dtype))
+                self._parameter(s)
             case operations.Box() | operations.Contract() | operations.Total() | operations.Softmax():
                 raise Missing("a sum over an axis")
             case operations.Apply():
@@ -143,6 +142,10 @@ class _Walk:
                 assert_never(x)
 
     # ------------------------------------------------------------ statements
+
+    def _parameter(self, s: arrays.Parameter) -> None:
+        place = len(self.kept) + self.parameters.setdefault(s.parameter, len(self.parameters))
+        self._define(s.out, Value(self.body, Side(1, Kept(place)), self.dtype))
 
     def _gram(self, s: arrays.Gram) -> None:
         if s.rows or s.cols or not isinstance(s.x, Array) or not isinstance(s.y, Array):

@@ -37,6 +37,11 @@ def program(function: F) -> F:
     return function
 
 
+def is_program(value: object) -> bool:
+    """A Program, or what stands for one: not its class."""
+    return hasattr(type(value), HOLDS) or hasattr(type(value), "from_parts")
+
+
 def is_declared(value: Any) -> bool:
     """Was the function declared with `@ns.program`?"""
     return callable(value) and getattr(value, _MARK, False) is True

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, assert_never, cast, over
 import sympy as sp
 
 from netsor import ir, markup
-from netsor.build import hints
-from netsor.build.content import content
+from netsor.build import content, hints
 from netsor.build.declarations import covariances, dimension, fit_readout, variance
 from netsor.build.declarations import fan_in as checked_fan_in
 from netsor.build.expressions import Expr, Matrix
@@ -42,8 +41,7 @@ def _error(message: str, code: str, hint: str | None = None, loc: Location | Non
 class Program:
     """A NETSOR⊤ program under construction.
 
-    `lines`, `outputs`, `gradients` and `returned` are tuples; passes read them and make new programs. Two programs are
-    equal when their listings are (locations do not count).
+    `lines`, `outputs`, `gradients` and `returned` are tuples, which passes read. Programs of equal contents are equal.
 
     >>> p = ns.Program("small")
     >>> n, x = p.width("n"), p.data("x")
@@ -146,7 +144,7 @@ class Program:
         return markup.html(str(self))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and content(self) == content(other)
+        return isinstance(other, Program) and content.content(self) == content.content(other)
 
     __hash__ = object.__hash__
 

@@ -146,13 +146,13 @@ def _check(p: Program, readouts: hints.Readouts, data: Mapping[str, Any]) -> Rep
     if stable is False and rank_line is not None:
         found.append(_rank(whole, rank_line, rank_reason))
     found += _given_up(work)
-    classes = cdcs(lines)
+    classes, readings = cdcs(lines), Readings(whole)
     return Report(
-        whole, *_in_order(verdicts), reasons={name: reasons[name] for name in VERDICTS},
+        whole, *_in_order(verdicts), reasons={name: readings.prose(reasons[name]) for name in VERDICTS},
         readouts=tuple(v.name for v in bp.readouts) if bp.verdict else (), cdcs=classes,
         theorem=theorem(verdicts, lines, len(classes)),
         violations=tuple(_violation(whole, v, "error") for v in bp.violations if v.index >= 0),
-        diagnostics=tuple(map(Readings(whole).diagnostic, (*found, *ready.findings))),
+        diagnostics=tuple(map(readings.diagnostic, (*found, *ready.findings))),
         witnesses=tuple(v.witness for v in bp.violations if v.witness),
     )  # fmt: skip
 

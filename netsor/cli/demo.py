@@ -13,7 +13,7 @@ from netsor.cli.problems import OK, UsageError
 TRAIN = 1000
 RIDGE = 1e-4  # times the mean of the kernel's diagonal
 WIDTHS = (32, 512)
-SEEDS = 10
+SEEDS = 40
 IMAGES = 8  # of the experiment at finite width
 SETTINGS: dict[str, Any] = {"depth": 2, "phi": "relu", "var_w": 2, "var_b": 0.1}
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netsor.build.declared import is_declared
+from netsor.build.declared import is_declared, is_program
 from netsor.build.program import Program
 from netsor.cli import arrays
 from netsor.cli import settings as arguments
@@ -136,7 +136,7 @@ def _text(path: str, data: bytes) -> Program:
     return parse(text, path)
 
 
-def _builtin(name: str, settings: Settings) -> Program:
+def _builtin(name: str, settings: Settings) -> Any:
     from netsor.programs import BUILTIN
 
     if name not in BUILTIN:
@@ -203,7 +203,7 @@ def _programs(path: str, module: types.ModuleType, settings: Settings) -> Iterat
     """Programs at module level and functions decorated with @ns.program, each once, in the file's order."""
     seen: set[int] = set()
     for name, value in list(vars(module).items()):
-        wanted = isinstance(value, Program) or is_declared(value)
+        wanted = is_program(value) or is_declared(value)
         if wanted and id(value) not in seen:
             seen.add(id(value))
             yield _named(path, module, name, settings)
@@ -216,7 +216,7 @@ def _named(
         names = [s.name or "" for s in _programs(path, module, {})]
         raise UsageError(f"{path} has no {name}", f"its programs: {', '.join(names)}" if names else None)
     value = vars(module)[name]
-    if isinstance(value, Program):
+    if is_program(value):
         if settings:
             raise UsageError(f"{path}:{name} is a Program, not a function: it takes no --set")
         return Source(path, name, lambda: value)
@@ -232,10 +232,10 @@ def _named(
     return Source(path, name, lambda: _build(path, name, value, settings))
 
 
-def _build(path: str, name: str, function: Callable[..., Any], settings: Settings) -> Program:
+def _build(path: str, name: str, function: Callable[..., Any], settings: Settings) -> Any:
     with _user_code(path):
         made = arguments.call(name, function, settings)
-    if not isinstance(made, Program):
+    if not is_program(made):
         raise UsageError(f"{name} returns {type(made).__name__}, not a Program")
     return made
 

@@ -13,6 +13,7 @@ from netsor.compilers.native.axes.walk.fields import Places, aligned, broadcast
 from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
 from netsor.compilers.native.expectations import Missing
+from netsor.compilers.runtime.boxes import Move, adjoint, forward
 
 
 def measure(walk: State, s: positions.Measure) -> int:
@@ -58,6 +59,12 @@ def position(walk: State, s: Located) -> Places:
             return Places((*at.shape, *_after(s)), lambda index: at.at(index[:1]))
         case _:
             assert_never(s)
+
+
+def move(walk: State, s: positions.Move) -> Move:
+    """How a dimension moves with the taps of a box."""
+    kind = adjoint if s.back else forward
+    return kind(s.dim, s.offsets, s.stride, walk.size(s.size), s.wrap)
 
 
 def _window(walk: State, s: positions.Window | positions.Inverse) -> Places:

@@ -24,7 +24,6 @@ from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
 from netsor.compilers.native.expectations import Missing, Series
 from netsor.compilers.native.pairs import Functions
-from netsor.compilers.runtime.boxes import adjoint, forward
 
 
 class Walk(State):
@@ -59,8 +58,7 @@ class Walk(State):
             case positions.Size() | positions.Strided() | positions.SameSize() | positions.Features():
                 self.numbers[s.out] = places.measure(self, s)
             case positions.Move():
-                kind = adjoint if s.back else forward
-                self.moves[s.out] = kind(s.dim, s.offsets, s.stride, self.size(s.size), s.wrap)
+                self.moves[s.out] = places.move(self, s)
             case (
                 positions.Grid() | positions.Taps() | positions.Window() | positions.Inverse() | positions.Back()
                 | positions.Along()
