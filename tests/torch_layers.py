@@ -205,9 +205,9 @@ def expanded(x: torch.Tensor) -> torch.Tensor:
     return x[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2)
 
 
-QUERIES: dict[str, Callable[[int], Any]] = {
-    "q": lambda n: nn.Linear(n, 2 * n), "k": lambda n: nn.Linear(n, n), "v": lambda n: nn.Linear(n, n),
-}  # fmt: skip
+def of_queries(repeat: Callable[[torch.Tensor], torch.Tensor] | None) -> Make:
+    q, k, v = lambda n: nn.Linear(n, 2 * n), lambda n: nn.Linear(n, n), lambda n: nn.Linear(n, n)
+    return tokens(grouped_queries(repeat), 2, q=q, k=k, v=v)
 
 
 def padded_ids(n: int) -> nn.Module:
@@ -286,9 +286,9 @@ LAYERS: dict[str, tuple[Make, Any]] = {
     "cross": (cross(lambda m, q, k: m.h(q, k, k, need_weights=False)[0], h=heads_of), TOKENS),
     "cross_of_three": (cross(lambda m, q, k: m.h(q, k, torch.tanh(k), need_weights=False)[0], h=heads_of), TOKENS),
     "decoder_layer": (cross(lambda m, q, k: m.h(q, k), h=decoder_layer), TOKENS),
-    "grouped_queries": (tokens(grouped_queries(None), 2, **QUERIES), TOKENS),
-    "repeated_keys": (tokens(grouped_queries(expanded), 2, **QUERIES), TOKENS),
-    "interleaved_keys": (tokens(grouped_queries(lambda x: x.repeat_interleave(2, 1)), 2, **QUERIES), TOKENS),
+    "grouped_queries": (of_queries(None), TOKENS),
+    "repeated_keys": (of_queries(expanded), TOKENS),
+    "interleaved_keys": (of_queries(lambda x: x.repeat_interleave(2, 1)), TOKENS),
     "padded_ids": (padded_ids, torch.tensor([[0, 2, 4, 2], [2, 3, 4, 4]])),
     "held_states": (held_states, (TOKENS, torch.arange(4) < torch.tensor([[2], [4]]))),
     "grouped_transposed": (image(conv, b=lambda n: nn.ConvTranspose2d(n, n, 3, 2, groups=2)), IMAGE),
