@@ -232,9 +232,21 @@ class Expectations:
 
     # ------------------------------------------------------------ Gaussian components
 
+    def constants_out(self, scope: Scope, expr: sp.Expr) -> sp.Expr:
+        """Variables of zero variance replaced by their means."""
+        table: dict[sp.Basic, sp.Basic] = {}
+        for s in self._variables(scope, expr):
+            ref = scope.refs[s]
+            if self._is_gaussian(scope, s) and ref.node.id not in self.normal.sampled:
+                mean = self.rules.mean(ref)
+                known = isinstance(mean, Num) and mean.value.is_number
+                if known and self._covariance(scope, s, s, {s: mean}) == ZERO:
+                    table[s] = cast(Num, mean).value
+        return cast(sp.Expr, expr.xreplace(table)) if table else expr
+
     def _gaussian(self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol]) -> Terms:
         if len(variables) > 2:
-            fixed = Normalised(self, scope).constants_out(expr)
+            fixed = self.constants_out(scope, expr)
             if fixed != expr:
                 return self.expect(scope, fixed)
         means = {s: self.rules.mean(scope.refs[s]) for s in variables}

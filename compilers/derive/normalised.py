@@ -19,7 +19,7 @@ from netsor.compilers.derive.entries.arithmetic import mul
 from netsor.compilers.derive.entries.functions_of import Sides, degree, derivative
 from netsor.compilers.derive.entries.indices import Sym
 from netsor.compilers.derive.entries.terms import Terms, collect, dense, scale, single
-from netsor.compilers.derive.entries.values import ZERO, Kind, Num, Radial, RadialSide, Value
+from netsor.compilers.derive.entries.values import ZERO, Kind, Radial, RadialSide, Value
 from netsor.compilers.derive.nodes import AnyNode, Fun, Reduced, unsupported
 from netsor.compilers.derive.references import Ref
 from netsor.functions import Head, expression_parity
@@ -74,7 +74,7 @@ class Normalised:
 
     def expect(self, expr: sp.Expr) -> Terms:
         """E expr of one component; in a form without homogeneous functions of products it is a radial value."""
-        flat = self.homogenised(self.constants_out(expr))
+        flat = self.homogenised(self.e.constants_out(self.scope, expr))
         if flat != expr:
             return self.e.expect(self.scope, flat)
         return self._radial(sp.Mul.make_args(expr))
@@ -106,7 +106,9 @@ class Normalised:
     def _families(self, side: sp.Expr, radii: list[sp.Symbol]) -> list[tuple[Value, sp.Expr, Monomial]]:
         """F as a sum of (number, function of independent variables, factors of a normalised family)."""
         out: list[tuple[Value, sp.Expr, Monomial]] = []
-        for coefficient, factors in self.e._monomials(self.scope, self.homogenised(self.constants_out(side))):
+        for coefficient, factors in self.e._monomials(
+            self.scope, self.homogenised(self.e.constants_out(self.scope, side))
+        ):
             rest = [f for f in factors if not self._of_family(f, radii)]
             if len(rest) < len(factors):
                 out.append((coefficient, sp.Mul(*rest), tuple(f for f in factors if f not in rest)))
@@ -114,21 +116,6 @@ class Normalised:
 
     def _of_family(self, factor: sp.Expr, radii: list[sp.Symbol]) -> bool:
         return any(self.e._dependent(self.scope, s, r) for s in self.e._variables(self.scope, factor) for r in radii)
-
-    def constants_out(self, expr: sp.Expr) -> sp.Expr:
-        """Variables of zero variance replaced by their means."""
-        table: dict[sp.Basic, sp.Basic] = {}
-        for s in self.e._variables(self.scope, expr):
-            node = self.scope.refs[s].node
-            if self.e._is_gaussian(self.scope, s) and node.id not in self.rules.normal.sampled:
-                mean = self.rules.mean(self.scope.refs[s])
-                if (
-                    isinstance(mean, Num)
-                    and mean.value.is_number
-                    and self.e._covariance(self.scope, s, s, {s: mean}) == ZERO
-                ):
-                    table[s] = mean.value
-        return expr.xreplace(table) if table else expr
 
     # ------------------------------------------------------------ homogeneity
 
