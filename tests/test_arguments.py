@@ -319,7 +319,15 @@ def test_a_program_is_compiled_before_it_predicts() -> None:
         ns.predict(programs.mlp(), np.ones((2, 2)), np.ones(2))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("tile", [0, -1, 2.5])
+@pytest.mark.parametrize("readouts", [np.ones((2, 3)), [None]])
+def test_readouts_are_names_or_vectors(readouts: Any) -> None:
+    with pytest.raises(ns.InputError, match=r"(?s)NT605.*is not an input vector.*x=…"):
+        ns.check(programs.mlp(), readouts)
+
+
+@pytest.mark.parametrize("tile", [0, -1, 2.5, True])
 def test_a_block_has_inputs(tile: Any) -> None:
     with pytest.raises(ns.InputError, match=r"NT606.*tile"):
         ns.compile(programs.mlp()).gram(np.ones((2, 2)), tile=tile)
+    tile = np.arange(3)[2]  # a number of numpy's is one
+    assert ns.compile(programs.mlp()).gram(np.ones((2, 2)), tile=tile).nngp.shape == (2, 2)

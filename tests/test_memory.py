@@ -46,7 +46,7 @@ def myrtle(gap: bool = False) -> ns.Program:
 GRAPHS = np.array([[[0, 1, 0], [1, 0, 1], [0, 1, 0]]] * 4, dtype=float)
 NETWORKS: dict[str, tuple[Callable[[], ns.Program], Any]] = {
     "mlp": (programs.mlp, (6, 5)),
-    "mlp tanh": (lambda: programs.mlp(1, "tanh"), (4, 5)),
+    "mlp tanh": (lambda: programs.mlp(2, "tanh"), (4, 5)),
     "mlp gelu": (lambda: programs.mlp(2, "gelu"), (4, 5)),
     "mlp sin": (lambda: programs.mlp(2, "sin"), (4, 5)),
     "mlp elu": (lambda: programs.mlp(1, "elu"), (3, 5)),

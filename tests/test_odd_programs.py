@@ -371,7 +371,7 @@ def test_sums_of_many_terms_compile() -> None:
     p = ns.Program("many terms")
     n = p.width("n")
     x = p.data("x")
-    hs = [p.let(f"h{i}", p.matrix(f"W{i}", n, x) @ x) for i in range(205)]
+    hs = [p.let(f"h{i}", p.matrix(f"W{i}", n, x) @ x) for i in range(230)]
     p.output(p.readout("v", n), ns.relu(sum(hs[1:], hs[0])) + sum((ns.tanh(h) for h in hs), hs[0]))
     out = ns.compile(p)(np.array([[1.0, 0.5], [0.2, -1.0]]), get="nngp").nngp
     assert out is not None and bool(np.isfinite(np.asarray(out)).all())

@@ -184,9 +184,9 @@ def test_outputs_with_axes_are_predicted_together() -> None:
 
 
 def test_trained_finite_networks(kernel: Any) -> None:
-    """200 networks of width 256 trained by gradient descent: mean and variance within four standard errors + 5/n."""
+    """400 networks of width 256 trained by gradient descent: mean and variance within four standard errors + 5/n."""
     g = torch.Generator().manual_seed(0)
-    nets, n, d, steps, rate = 200, 256, 5, 60, 1.0
+    nets, n, d, steps, rate = 400, 256, 5, 60, 1.0
     x, t, y = (torch.from_numpy(a).float() for a in (X[:4], T, Y[:4, :1]))
     shapes = [(nets, n, d), (nets, n, 1), (nets, n, n), (nets, n, 1), (nets, 1, n)]
     w = [torch.randn(s, generator=g).requires_grad_() for s in shapes]

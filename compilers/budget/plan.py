@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 from netsor.compilers.budget.memory import Bytes
 from netsor.compilers.budget.progress import Progress
@@ -32,7 +33,8 @@ class Limits:
     shown: Progress | None = None
 
     def __post_init__(self) -> None:
-        if self.tile is not None and not (isinstance(self.tile, int) and self.tile > 0):
+        whole = isinstance(self.tile, Integral) and not isinstance(self.tile, bool)
+        if self.tile is not None and not (whole and self.tile > 0):
             raise InputError(f"tile is a number of inputs from 1, got {self.tile!r}", code="NT606", hint="tile=512")
 
 

@@ -248,10 +248,10 @@ def _chosen(p: ir.ProgramLike, readouts: hints.Readouts) -> tuple[ir.Var, ...]:
     vectors = {line.out.name: line for line in p.lines if isinstance(line, ir.InputVector)}
     if readouts is None:
         return tuple(line.out for line in vectors.values() if line.readout)
-    names = [r if isinstance(r, str) else r.name for r in readouts]
+    names = [str(getattr(r, "name", r)) for r in readouts]
     for name in names:
         if name not in vectors:
-            raise InputError(f"{name} is not an input vector of {p.name}", code="NT605")
+            raise InputError(f"{name} is not an input vector of {p.name}", code="NT605", hint="data are given by x=…")
     return tuple(vectors[name].out for name in names)
 
 
