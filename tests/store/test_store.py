@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from budget.test_memory import NETWORKS, inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_memory import NETWORKS, inputs
 
 import netsor as ns
 from netsor import programs
