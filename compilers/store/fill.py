@@ -10,8 +10,9 @@ import torch
 
 from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import Progress
+from netsor.compilers.store import zarr
 from netsor.compilers.store.cluster import clustered
-from netsor.compilers.store.files import Store, create, zarr
+from netsor.compilers.store.files import Store, create
 from netsor.compilers.store.identity import difference
 from netsor.compilers.store.layout import Block
 from netsor.compilers.store.lazy import StoredGram, stored
@@ -28,7 +29,7 @@ def gram(task: Task, sides: Sides, path: str | Path, limits: Limits, hands: Hand
     Every block is computed by one thread from its inputs alone (and, of a sampled kernel, the draws of all): its
     numbers depend neither on the other blocks nor on who computes them. `sides` gives the inputs per side of a block.
     """
-    zarr()
+    zarr.needed()
     target = Path(path)
     found = _prepared(task, sides, target, limits, hands, force)
     todo = found.missing()
