@@ -259,6 +259,8 @@ def test_the_first_difference() -> None:
     assert difference({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == "b is 2 there and 3 here"
     assert difference({"a": 1, "b": 2}, {"a": 1}) == "b is 2 there and None here"
     assert difference({"a": 1}, {"a": 1}) is None
+    assert difference({"a": 1, "fuse": False}, {"a": 1}) is None  # an option that older stores name
+    assert difference({"a": 1, "fuse": True}, {"a": 1}) == "fuse is True there and None here"
 
 
 def test_a_second_writer(copied: Path) -> None:
