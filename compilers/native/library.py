@@ -14,8 +14,8 @@ from torch import Tensor
 
 from netsor.compilers.native import compiler
 from netsor.compilers.native.pairs import Pairs
+from netsor.compilers.native.printing.text import Text
 from netsor.compilers.native.tables import Terms
-from netsor.compilers.native.text import Text
 
 ALONE = 1 << 14  # pairs that one thread takes
 

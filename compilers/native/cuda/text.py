@@ -14,7 +14,7 @@ import torch
 from netsor.compilers.native.body import Argument, Body, Instruction, Ref, Side
 from netsor.compilers.native.columns import Column
 from netsor.compilers.native.pairs import Pairs
-from netsor.compilers.native.text import TYPES, operation
+from netsor.compilers.native.printing.text import TYPES, operation
 
 ACROSS, DOWN = 32, 8  # pairs of a block of threads, along rows of the results and along columns
 LINE = 256  # pairs of a block of threads of `entries`

@@ -13,9 +13,9 @@ import torch
 from netsor.compilers.expectation.series.hermite import DEGREES
 from netsor.compilers.native.body import Argument, Body, Instruction, Ref, Side
 from netsor.compilers.native.columns import Column
-from netsor.compilers.native.fragments import COLS, HEAD, MEHLER, ROWS, SIZES, STRIP, horner, products
 from netsor.compilers.native.pairs import Pairs
-from netsor.compilers.native.walk import PAIRS, TYPES_OF_BANDS, WALK
+from netsor.compilers.native.printing.fragments import COLS, HEAD, MEHLER, ROWS, SIZES, STRIP, horner, products
+from netsor.compilers.native.printing.walk import PAIRS, TYPES_OF_BANDS, WALK
 
 TYPES = {torch.float32: "float", torch.float64: "double"}
 

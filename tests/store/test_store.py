@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from budget.test_memory import NETWORKS, inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_memory import NETWORKS, inputs
 
 import netsor as ns
 from netsor import programs
@@ -259,6 +259,8 @@ def test_the_first_difference() -> None:
     assert difference({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == "b is 2 there and 3 here"
     assert difference({"a": 1, "b": 2}, {"a": 1}) == "b is 2 there and None here"
     assert difference({"a": 1}, {"a": 1}) is None
+    assert difference({"a": 1, "fuse": False}, {"a": 1}) is None  # an option that older stores name
+    assert difference({"a": 1, "fuse": True}, {"a": 1}) == "fuse is True there and None here"
 
 
 def test_a_second_writer(copied: Path) -> None:
