@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.store.identity import Identity, hashed
 from netsor.compilers.store.layout import STATE, Array, Block, Layout
 from netsor.errors import InputError
@@ -99,7 +100,7 @@ class Store:
             f"{len(blocks):,} of {sum(1 for _ in self.layout.blocks()):,} blocks are missing: {', '.join(shown)}{more}"
         )
 
-    def write(self, block: Block, values: Mapping[str, Any], report: Report) -> None:
+    def write(self, block: Block, values: Mapping[Key, Any], report: Report) -> None:
         """The kernels of a block by key. NT641 when another store is in the place of this one by now."""
         self.same(self.hash)
         with writing(self.path), zarr().config.set({"array.write_empty_chunks": True}):
