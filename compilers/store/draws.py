@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +31,7 @@ from netsor.compilers.store.files import Report, Store, damaged, writing
 from netsor.compilers.store.identity import Identity
 from netsor.compilers.store.layout import STATE, Block
 from netsor.compilers.store.task import LARGEST, Task
+from netsor.compilers.store.zarr import put_whole
 from netsor.errors import Diagnostic, InputError
 
 DRAWS, ROUNDS = "draws", "rounds.json"
@@ -135,7 +135,7 @@ class Draws:
         arrays = {f"array{i}": v.numpy(force=True) for i, v in enumerate(values.values())}
         save: Any = np.savez
         file = self.file(part, count, number)
-        self._whole(file, lambda opened: save(opened, names=np.array([q.key.stored for q in values]), **arrays))
+        put_whole(file, lambda opened: save(opened, names=np.array([q.key.stored for q in values]), **arrays))
 
     def rounds(self) -> dict[str, float]:
         """The largest relative error by draws a scramble and scrambles."""
@@ -147,20 +147,13 @@ class Draws:
 
     def ended(self, key: str, relative: float) -> None:
         text = json.dumps(self.rounds() | {key: relative}).encode()
-        self._whole(self.folder / ROUNDS, lambda file: file.write(text))
+        put_whole(self.folder / ROUNDS, lambda file: file.write(text))
 
     def keep(self, count: int) -> None:
         """Only the scrambles of so many draws."""
         for other in self.folder.glob("*/"):
             if other.name != str(count):
                 shutil.rmtree(other)
-
-    def _whole(self, file: Path, write: Callable[[Any], Any]) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f"{uuid.uuid4().hex}.partial")
-        with draft.open("wb") as opened:
-            write(opened)
-        draft.replace(file)
 
 
 @dataclass

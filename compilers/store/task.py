@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import torch
 
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.memory import needed
@@ -44,6 +47,11 @@ class Task:
     def end(self, store: Store) -> None:
         """What is not needed once all blocks are there."""
 
+    def write(self, store: Store, block: Block) -> None:
+        """A block computed and written."""
+        with one_thread():
+            store.write(block, *self.block(*store.layout.slices(block)))
+
     def block(self, rows: slice, cols: slice) -> tuple[dict[Key, Any], Report]:
         """A block as numpy arrays by key, and how it was computed."""
         return self.computed(self.names, rows, cols)
@@ -76,6 +84,17 @@ class Task:
 def _some(data: Inputs, part: slice) -> Inputs:
     """Copied, so that where a block begins in memory does not depend on where it stands among the inputs."""
     return data.having({k: v[part].clone() for k, v in data.arrays.items()})
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """Sums of several threads depend on how many they are."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def kernels(result: KernelResult) -> dict[Key, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from linear_sgd import two_hidden
-from test_train import linear
+from passes.test_train import linear
 
 import netsor as ns
 from netsor.compilers.finite.contract import products

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_memory import GRAPHS, NETWORKS, SAMPLED, inputs, leaves
+from budget.test_memory import GRAPHS, NETWORKS, SAMPLED, inputs, leaves
 from torch import Tensor
 
 import netsor as ns
