@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.native import compiler
 from netsor.compilers.native.pairs import Pairs
 from netsor.compilers.native.printing.text import Text
@@ -114,7 +115,7 @@ class Library:
 
     def entries(
         self, one: Batch, two: Batch, rows: Tensor, cols: Tensor, twice: Tensor, threads: int
-    ) -> tuple[dict[str, Tensor], Tensor]:
+    ) -> tuple[dict[Key, Tensor], Tensor]:
         """Pairs (rows[k], cols[k]), those of one row side by side, and their largest |r|; without series."""
         self.load()
         count = len(rows)

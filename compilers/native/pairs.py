@@ -7,7 +7,7 @@ from typing import assert_never
 
 import torch
 
-from netsor.compilers.evaluate.results import TERM
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.lowering.plan import arrays, operations, order, positions
 from netsor.compilers.lowering.plan.operands import Array, Name, Operand, Quantity
@@ -26,14 +26,11 @@ class Pairs:
 
     two: Body
     own: Body
+    results: tuple[Key, ...]
     grams: tuple[tuple[str, str], ...]
     series: tuple[Series, ...]
     formulas: int
     parameters: tuple[str, ...] = ()  # whose values stand behind the quantities that `each` keeps
-
-    @property
-    def results(self) -> tuple[str, ...]:
-        return tuple(self.two.results)
 
 
 def pairs(plan: order.Plan, get: frozenset[str], functions: Functions, dtype: torch.dtype) -> Pairs:
@@ -45,7 +42,15 @@ def pairs(plan: order.Plan, get: frozenset[str], functions: Functions, dtype: to
         walk.run(plan.pairs.body)
     if not two.grams:
         raise Missing("kernels that no inner product of the data enters")
-    return Pairs(two.body, own.body, tuple(two.grams), tuple(series), two.expectations.formulas, tuple(parameters))
+    return Pairs(
+        two.body,
+        own.body,
+        tuple(two.results),
+        tuple(two.grams),
+        tuple(series),
+        two.expectations.formulas,
+        tuple(parameters),
+    )
 
 
 class _Walk(Statements):
@@ -56,6 +61,7 @@ class _Walk(Statements):
         super().__init__(get, functions, dtype)
         self.body, self.parameters = Body(), parameters
         self.expectations = Expectations(self.body, own, series)
+        self.results: list[Key] = []
         self.grams: list[tuple[str, str]] = []
         self.names: dict[Name, Argument] = {}
         self.kept = {name: place for place, name in enumerate(dict.fromkeys(plan.each.kept))}
@@ -111,8 +117,9 @@ class _Walk(Statements):
 
     def result(self, s: order.Result) -> None:
         if s.sizes:
-            raise Missing(f"{shown(s.name)} with axes")
-        self.body.results[s.name if s.key is None else TERM + s.key] = self._argument(s.of)
+            raise Missing(f"{shown(s.key.asked)} with axes")
+        self.results.append(s.key)
+        self.body.results.append(self._argument(s.of))
 
     def over_axes(self, s: OverAxes) -> None:
         match s:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.store import zarr
 from netsor.compilers.store.identity import Identity, hashed
 from netsor.compilers.store.layout import STATE, Array, Block, Layout
@@ -86,7 +87,7 @@ class Store:
             f"{len(blocks):,} of {sum(1 for _ in self.layout.blocks()):,} blocks are missing: {', '.join(shown)}{more}"
         )
 
-    def write(self, block: Block, values: Mapping[str, Any], report: Report) -> None:
+    def write(self, block: Block, values: Mapping[Key, Any], report: Report) -> None:
         """The kernels of a block by key. NT641 when another store is in the place of this one by now."""
         self.same(self.hash)
         with writing(self.path):

@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 import netsor as ns
 from netsor import programs
 from netsor.cli.app import main
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import mirrored
 from netsor.compilers.store import StoredGram
 from netsor.compilers.store import zarr as files
@@ -561,8 +562,13 @@ def test_blocks_hold_every_pair_once(n: int, m: int, tile: int, symmetric: bool)
 
 
 def test_folders_are_plain_and_apart() -> None:
-    names = ["nngp", "terms\nW1", "terms\nw1", "../x", "state", "h²", "a b", "__h", "NNGP", "x" * 200, ".h", "con."]
-    assert folders(names) == ["nngp", "terms.W1", *(f"kernel-{i}" for i in range(2, 12))]
+    terms = [Key("W1", is_term=True), Key("w1", is_term=True)]
+    names = ["../x", "state", "h²", "a b", "__h", "NNGP", "x" * 200, ".h", "con."]
+    assert folders([Key("nngp"), *terms, *map(Key, names)]) == [
+        "nngp",
+        "terms.W1",
+        *(f"kernel-{i}" for i in range(2, 12)),
+    ]
 
 
 @pytest.mark.parametrize(

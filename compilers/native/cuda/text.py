@@ -62,7 +62,7 @@ class Text:
         for k in sorted(body.alive()):
             lines.append(f"  const T t{k} = {self._instruction(body.code[k], read)};")
         lines += [f"  near = t{x.number} > near ? t{x.number} : near;" for x in dict.fromkeys(body.sizes)]
-        results = body.results.values()
+        results = body.results
         lines += [f"  out[{k}] = {self._argument(x, read)};" for k, x in enumerate(results)]
         declared = [f"  const T {text} = {self._side(side)};" for side, text in read.items()]
         given = ", ".join([*self._given(), "T *out"])

@@ -6,6 +6,7 @@ from typing import Any, assert_never
 
 import torch
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.lowering.plan import order
 from netsor.compilers.lowering.plan.operands import Array, Extent, Name, Operand, Place, Quantity
 from netsor.compilers.native.axes.index import Index, flat
@@ -37,8 +38,8 @@ class State(Statements):
         self.numbers: dict[Name, float] = {}
         self.moves: dict[Name, Move] = {}
         self.tables: dict[tuple[float, ...], str] = {}
-        self.results: dict[str, Buffer] = {}
-        self.shapes_out: dict[str, tuple[int, ...]] = {}
+        self.results: dict[Key, Buffer] = {}
+        self.shapes_out: dict[Key, tuple[int, ...]] = {}
         self.cells: dict[order.Cell, Buffer] = {}  # of the recurrences at hand
         self.current: dict[order.Cell, Field] = {}  # values of this step
         self.here: list[Index] = []  # its positions

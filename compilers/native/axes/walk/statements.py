@@ -7,7 +7,6 @@ from typing import Any, assert_never
 
 import torch
 
-from netsor.compilers.evaluate.results import TERM
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.lowering.plan import arrays, operations, order, positions
 from netsor.compilers.lowering.plan.operands import Mark, Name, Place
@@ -174,15 +173,14 @@ class Walk(State):
         self.fields[s.out] = self.keep(pointwise(shape, given, make))
 
     def result(self, s: order.Result) -> None:
-        name = s.name if s.key is None else TERM + s.key
         of, shape = self.field(s.of), tuple(map(self.size, s.sizes))
         if self.scope.is_torus(shape):
             raise Missing("a result for each pair of positions")
         nest = self.home(shape).nest(shape, of.sources)
         found = Buffer(count(shape))
         nest.write(found, nest.index, fields.read(of, nest, nest.index, True).arg)
-        self.results[name] = found
-        self.shapes_out[name] = shape
+        self.results[s.key] = found
+        self.shapes_out[s.key] = shape
 
 
 def _operation(s: operations.Add | operations.Mul | operations.Apply) -> Any:
