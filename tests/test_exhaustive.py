@@ -160,8 +160,7 @@ KNOW_VALUES = {
 
 # Everything that reads the statements of a plan, whatever they are.
 KNOW_STATEMENTS = {
-    "compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py", "compilers/native/pairs.py",
-    "compilers/native/axes/walk/statements.py",
+    "compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py", "compilers/native/statements.py",
 }  # fmt: skip
 
 

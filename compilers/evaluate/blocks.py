@@ -15,16 +15,17 @@ from torch.utils.checkpoint import checkpoint
 
 from netsor.compilers.budget.plan import Plan
 from netsor.compilers.budget.progress import Progress
-from netsor.compilers.derive.outputs import SLOPES
+from netsor.compilers.derive.outputs import SLOPES, Key
 from netsor.compilers.evaluate.assembled import Band, Compiled, Joined, Placed, Whole, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.evaluate.repair import repaired
-from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, flat
+from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, keyed
 from netsor.compilers.expectation import record
 from netsor.compilers.expectation.blocks.scratch import current, scratch
 
 Each = Callable[[Inputs], Any]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
+_Kernels = tuple[dict[Key, Tensor], dict[str, Tensor]]  # of pairs, and what single inputs have, by name
 
 
 def whole(
@@ -165,12 +166,12 @@ class Blocks:
             self.near.append(torch.stack((near.rows + rows.start, near.cols + cols.start), 1))
         return True
 
-    def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[str, Tensor]:
+    def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[Key, Tensor]:
         shared = current()
         assert shared is not None
         shared.tangents = not self.get.isdisjoint(SLOPES)
         shared.watching = a.data.dtype == torch.float32 and not self.differentiable
-        out = flat(self.pairs(a, b, self.get))
+        out = keyed(self.pairs(a, b, self.get))
         if shared.near is not None:
             self._mark(shared.near, rows, cols)
         shared.watching = False
@@ -199,15 +200,16 @@ class Again(Blocks):
         left, right = _split(self.one, self.plan.tile), _split(self.two, self.plan.tile)
         for rows, cols in self.plan.blocks(*self.shape, self.symmetric):
             a, b = left[rows.start // self.plan.tile], right[cols.start // self.plan.tile]
-            names, found = self._checkpointed(a, a if self._own(rows, cols) else b, rows, cols)
-            for key, value in zip(names, found, strict=True):
-                if not key.startswith(SINGLE):
-                    whole.put(key, value, (rows, cols))
-                elif cols.start == (rows.start if self.symmetric else 0):
-                    self._single.setdefault(key.removeprefix(SINGLE), []).append(value)
+            kernels, singles = self._checkpointed(a, a if self._own(rows, cols) else b, rows, cols)
+            for key, value in kernels.items():
+                whole.put(key, value, (rows, cols))
+            if cols.start == (rows.start if self.symmetric else 0):
+                for name, value in singles.items():
+                    self._single.setdefault(name, []).append(value)
             shown.done(_pairs(rows, cols, self.symmetric))
 
-    def _checkpointed(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> tuple[list[str], tuple[Tensor, ...]]:
+    def _checkpointed(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> _Kernels:
+        keys: list[Key] = []
         names: list[str] = []
         context = contextvars.copy_context()  # what the call has set, such as how to sample, holds in the backward pass
 
@@ -215,13 +217,14 @@ class Again(Blocks):
             first = one.having(dict(zip(one.arrays, tensors, strict=False)))
             second = first if one is two else two.having(dict(zip(two.arrays, tensors[len(one.arrays) :], strict=True)))
             found = context.copy().run(self._alone, first, second, rows, cols)
-            names[:] = list(found)
-            return tuple(found.values())
+            keys[:], names[:] = found[0], found[1]
+            return *found[0].values(), *found[1].values()
 
         tensors = [*one.arrays.values(), *(() if one is two else two.arrays.values())]
-        return names, checkpoint(body, *tensors, use_reentrant=False, preserve_rng_state=False)
+        values = iter(checkpoint(body, *tensors, use_reentrant=False, preserve_rng_state=False))
+        return dict(zip(keys, values, strict=False)), dict(zip(names, values, strict=True))
 
-    def _alone(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> dict[str, Tensor]:
+    def _alone(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> _Kernels:
         with scratch():
             a = self._computed(one)
             b = a if one is two else self._computed(two)
@@ -229,10 +232,9 @@ class Again(Blocks):
         if one is two:
             out = {key: symmetrised(value) for key, value in out.items()}
         singles = {key: a.results.get(key) for key in self.get}
-        return out | {SINGLE + key: value for key, value in singles.items() if value is not None}
+        return out, {key: value for key, value in singles.items() if value is not None}
 
 
-SINGLE = "single\n"  # no name begins like this
 ALL = slice(None)
 
 
@@ -256,13 +258,13 @@ def _moved(s: slice, by: int) -> slice:
 # ---------------------------------------------------------------- putting blocks together
 
 
-def _assemble(run: Blocks, shown: Progress) -> dict[str, Any]:
+def _assemble(run: Blocks, shown: Progress) -> dict[Key, Tensor]:
     whole = Joined(run.shape, run.symmetric) if run.differentiable else Placed(run.shape, run.symmetric)
     run.run(whole, shown)
     return whole.all()
 
 
-def _result(singles: dict[str, Tensor], out: dict[str, Any]) -> KernelResult:
+def _result(singles: dict[str, Tensor], out: dict[Key, Tensor]) -> KernelResult:
     result = KernelResult(**fields(out))
     result.vectors |= singles
     return result

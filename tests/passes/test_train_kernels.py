@@ -9,7 +9,7 @@ import pytest
 import sympy as sp
 import torch
 from finite_sgd import Model, Parameters, Shapes, drawn, tangent_kernel, trained
-from test_train import (
+from passes.test_train import (
     LONG,
     NETWORKS,
     SIGNS,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch_modules import same_as_module
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 zoo: Any = importlib.import_module("zoo")
 

@@ -22,7 +22,7 @@ from netsor.compilers.finite import run
 from netsor.layers import attention, layer_norm
 from netsor.programs import batchnorm_mlp, cnn, gcn, mlp, rnn, tied_autoencoder
 
-VECTORS = sorted((Path(__file__).parent / "vectors").glob("mup_mlp1_*.json"))
+VECTORS = sorted((Path(__file__).parents[1] / "vectors").glob("mup_mlp1_*.json"))
 PHI = {"tanh": ns.tanh, "erf": ns.erf, "square": ns.square}
 Array = Any
 

@@ -202,10 +202,10 @@ def test_images_run_within_a_budget(tmp_path: Path) -> None:
     """The growth of a process, as the system counts it; before, each image alone took 80 MB."""
     code = f"""
 import resource, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import torch
 import netsor as ns
-from test_memory import inputs, myrtle
+from budget.test_memory import inputs, myrtle
 kernel = ns.compile(myrtle(True), dtype="float32")
 kernel(inputs((2, 8, 8, 3)))
 x = inputs((10, 32, 32, 3), torch.float32)

@@ -393,7 +393,7 @@ def test_long_listings_are_read_in_time() -> None:
 
 def test_importing_netsor_does_not_load_the_parser() -> None:
     code = "import sys, netsor; netsor.Program; str(netsor.Program()); sys.exit('lark' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[1])
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
 # ---------------------------------------------------------------- numeric functions, views
@@ -437,7 +437,7 @@ def test_formal_collapses_onto_gaussian_vectors() -> None:
 
 
 def test_the_listings_of_the_documentation() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "listing.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "listing.md").read_text(encoding="utf-8")
     blocks = [b for b in page.split("```text\n")[1:] if b.startswith(("program", "width"))]
     assert len(blocks) == 2
     for block in blocks:

@@ -299,7 +299,7 @@ def test_train(run: Run) -> None:
 
 
 def process(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     env = os.environ | {"PYTHONPATH": path}
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=env, **options)

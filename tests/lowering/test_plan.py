@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from budget.test_memory import NETWORKS, inputs
 from compositions import each
 from test_compositions import LIBRARY
-from test_memory import NETWORKS, inputs
 
 import netsor as ns
 from netsor.compilers import runtime

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from interp import Interpreter
-from test_backprop import check, normal
+from passes.test_backprop import check, normal
 from torch import Tensor
 
 import netsor as ns

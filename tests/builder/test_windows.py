@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from interp import Interpreter
-from test_layers import values
+from layers.test_layers import values
 
 import netsor as ns
 from netsor import layers

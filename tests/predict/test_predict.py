@@ -46,7 +46,7 @@ def test_the_posterior_is_the_gaussian_conditional(kernel: Any, blocks: Any, whi
 
 def test_predictions_of_neural_tangents() -> None:
     """benchmarks/peer_predictions.py says how they were made."""
-    vectors = json.loads((Path(__file__).parent / "vectors" / "predictions.json").read_text())
+    vectors = json.loads((Path(__file__).parents[1] / "vectors" / "predictions.json").read_text())
     x, y, t = (np.array(vectors["inputs"][k]) for k in ("x", "y", "test"))
     kernel = ns.compile(ns.programs.mlp(2, "erf", 1.5, 0.3, 0.8), convention="unit")
     assert ns.predict(kernel, x, y).max_learning_rate == pytest.approx(vectors["max_learning_rate"], rel=1e-8)
