@@ -75,7 +75,7 @@ def test_sampled(name: str) -> None:
     make, shape = SAMPLED[name]
     found = ns.compile(make(), samples=64)(picked(arrays(shape, torch.float64), FEW))
     for value in (found.nngp, found.ntk):
-        for rows in ((FEW == k).nonzero().flatten() for k in (0, 1)):
+        for rows in ((k == FEW).nonzero().flatten() for k in (0, 1)):
             assert float((value[rows] - value[rows[0]]).abs().max()) <= BOUND[torch.float64] * float(value.abs().max())
 
 
