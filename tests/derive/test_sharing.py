@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from itertools import product
+
+import networkx as nx
 import pytest
 import sympy as sp
 
 import netsor as ns
+from netsor.compilers.derive.entries.arithmetic import add
 from netsor.compilers.derive.entries.functions_of import degree
+from netsor.compilers.derive.entries.indices import Copy
+from netsor.compilers.derive.entries.sharing import Needs
+from netsor.compilers.derive.entries.values import Access, Entry
 from netsor.functions import as_function
 from netsor.programs import cnn, mlp
 
@@ -52,3 +60,21 @@ def test_arguments_without_factor() -> None:
     assert len(arguments) == 6
     assert len(set(arguments)) == 3
     assert not any("*" in a for a in arguments)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_an_entry_is_computed_from(seed: int) -> None:
+    """Paths of the graph of entries, in any order and with circles, also after an entry reads one more."""
+    draw = random.Random(seed)
+    entries = [Entry(f"e{i}", "pair", (), add()) for i in range(12)]
+    graph = nx.DiGraph()
+    graph.add_nodes_from(entries)
+    graph.add_edges_from(draw.sample(entries, 2) for _ in range(12))
+    for e in entries:
+        e.value = add(*(Access(read, Copy.SHORTER, ()) for read in graph.successors(e)))
+    needs = Needs(entries)
+    for _ in range(4):
+        assert all(needs.has(a, b) == nx.has_path(graph, a, b) for a, b in product(entries, repeat=2))
+        e, base = draw.sample(entries, 2)
+        graph.add_edge(e, base)
+        needs.read(e, base)

@@ -12,6 +12,7 @@ from torch import Tensor
 import netsor as ns
 from netsor import programs
 from netsor.compilers.budget.plan import Plan
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near, mirrored, symmetrised
 from netsor.compilers.evaluate.blocks import whole
 from netsor.compilers.evaluate.inputs import as_inputs
@@ -80,11 +81,11 @@ class Compiled:
 
     def band(self, a: Any, b: Any, band: Band) -> Near:
         value = symmetrised(torch.randn(band.shape, dtype=a.data.dtype))
-        band.whole.put("nngp", value, (band.rows, band.cols))
+        band.whole.put(Key("nngp"), value, (band.rows, band.cols))
         return Near(*torch.triu(torch.rand(band.shape) < 0.3).nonzero().unbind(1))
 
-    def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        return {"nngp": torch.randn(len(rows), dtype=torch.float64)}, torch.rand(len(rows)) < 0.5
+    def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> tuple[dict[Key, Tensor], Tensor]:
+        return {Key("nngp"): torch.randn(len(rows), dtype=torch.float64)}, torch.rand(len(rows)) < 0.5
 
 
 @pytest.mark.parametrize("tile", [1, 2, 9])

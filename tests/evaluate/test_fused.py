@@ -59,12 +59,21 @@ def test_transforms(dtype: torch.dtype) -> None:
 
 
 def test_fuse_is_an_older_name() -> None:
-    """It warns, and is native where that covers the kernel and a compiler works, torch elsewhere."""
-    with pytest.warns(ns.NetsorWarning, match=r'fuse=True is the older name of backend="native"'):
+    """It warns and is backend="native", unless another backend is named."""
+    warned = pytest.warns(ns.NetsorWarning, match=r'fuse=True is the older name of backend="native"')
+    with warned:
+        kernel = ns.compile(mlp(depth=1), fuse=True, backend="torch")
+    assert kernel.backend == "torch"
+    if compiler.current() is None:
+        with warned, pytest.raises(ns.UnsupportedError, match="C compiler"):
+            ns.compile(mlp(depth=1), fuse=True)
+        return
+    with warned:
         kernel = ns.compile(mlp(depth=1), fuse=True)
     x = torch.as_tensor(np.random.default_rng(3).standard_normal((4, 5)))
     assert torch.allclose(kernel(x).ntk, ns.compile(mlp(depth=1), backend="torch")(x).ntk, rtol=1e-12)
-    assert kernel.backend == ("native" if compiler.current() else f"torch (no C compiler: {compiler.sought()})")
-    with pytest.warns(ns.NetsorWarning, match="torch takes such a kernel"):
+    assert kernel.backend == "native"
+    with warned:
         other = ns.compile(batchnorm_mlp(1), fuse=True)
-    assert other.backend.startswith("torch (")
+    with pytest.raises(ns.UnsupportedError, match='backend="native" has no instruction'):
+        other(x[None])

@@ -16,7 +16,7 @@ from netsor.compilers.finite.contract import products
 from netsor.compilers.finite.inputs import bind
 from netsor.compilers.finite.lines import summed
 from netsor.compilers.finite.values import Value
-from netsor.compilers.sampler.estimate import CHANGE, corrected
+from netsor.compilers.sampler.estimate import Change, corrected
 from netsor.compilers.sampler.normals import Normals
 from netsor.compilers.sampler.paths import Paths
 from netsor.programs import mlp, rnn
@@ -43,7 +43,7 @@ def test_the_correction_takes_the_bias_of_first_order() -> None:
         assert float(found.std()) < 1.1 * float(raw.std())
         if name != "linear":
             assert abs(float(raw.mean()) - limit) > 6 * error / 2
-    assert all(abs(float(q[CHANGE + "linear"])) < 1e-14 for q in better)
+    assert all(abs(float(q[Change("linear")])) < 1e-14 for q in better)
 
 
 @pytest.mark.parametrize("quasi", [0, 8])

@@ -162,6 +162,19 @@ def test_series_and_its_slope_in_one_pass(name: str, dtype: torch.dtype, monkeyp
         passes.clear()
 
 
+@pytest.mark.parametrize("name", SMOOTH)
+def test_many_equal_inputs(name: str) -> None:
+    """E f², then E f′² over the same variances, where most pairs are of equal inputs: as of one such pair."""
+    f, prime = SMOOTH[name], SMOOTH[name].derivative
+    k = torch.linspace(0.5, 2, 3, dtype=torch.float64).repeat(20)
+    k12 = torch.where(k[:, None] == k, k, 0.6 * (k[:, None] * k).sqrt())
+    with scratch():
+        for h in (f, prime):
+            got = fast.E2(h, h, k[:, None], k, k12)
+            want = fast.E11(h, h, k)[:, None].expand_as(got)
+            assert distance(got[k[:, None] == k], want[k[:, None] == k]) < 1e-11
+
+
 @pytest.mark.parametrize("phi", ["relu", "erf", "gelu", "tanh", "elu", "sin", "square"])
 def test_no_inputs_and_one(phi: str) -> None:
     kernel, one = ns.compile(mlp(depth=2, phi=phi)), points(1, 4)

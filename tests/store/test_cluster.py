@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cluster import Cluster, forked, until
+from cluster import Cluster, chunks, forked, until
 
 import netsor as ns
 from netsor import programs
 from netsor.cli.app import main
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.store import cluster as engine
 from netsor.compilers.store.files import Store
 from netsor.compilers.store.task import Hands
@@ -28,12 +29,6 @@ TILE = 4  # 120 blocks of X
 
 def kernel() -> ns.Kernel:
     return ns.compile(programs.mlp(2))
-
-
-def chunks(path: Path) -> dict[str, bytes]:
-    return {
-        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
-    }
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +204,7 @@ def test_a_store_that_was_replaced_meanwhile(whole: Path, tmp_path: Path) -> Non
     kernel().gram(X + 1, store=path, tile=TILE, force=True)
     before = chunks(path)
     with pytest.raises(ns.InputError, match=r"NT641 .*k\.zarr was removed or replaced while"):
-        old.write((0, 0), {"nngp": X[:4, :4], "ntk": X[:4, :4]}, ("closed form", None))
+        old.write((0, 0), {Key("nngp"): X[:4, :4], Key("ntk"): X[:4, :4]}, ("closed form", None))
     assert chunks(path) == before != chunks(whole)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -21,14 +22,17 @@ import numpy as np
 import pytest
 import torch
 from budget.test_memory import NETWORKS, inputs
+from cluster import chunks, forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import netsor as ns
 from netsor import programs
 from netsor.cli.app import main
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import mirrored
 from netsor.compilers.store import StoredGram
+from netsor.compilers.store import zarr as files
 from netsor.compilers.store.files import Store, rounded_up
 from netsor.compilers.store.identity import difference
 from netsor.compilers.store.layout import Layout, folders
@@ -48,13 +52,6 @@ def filled(k: ns.Kernel, *x: Any, **options: Any) -> StoredGram:
     return found
 
 
-def chunks(path: Path) -> dict[str, bytes]:
-    """The files of all chunks."""
-    return {
-        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
-    }
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that nothing interrupted."""
@@ -66,13 +63,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "k.zarr"))
-
-
-def forked(body: Callable[[], Any]) -> Any:
-    """A process that shares what is imported here."""
-    process = multiprocessing.get_context("fork").Process(target=body)
-    process.start()
-    return process
 
 
 # ---------------------------------------------------------------- the numbers
@@ -257,6 +247,8 @@ def test_the_first_difference() -> None:
     assert difference({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == "b is 2 there and 3 here"
     assert difference({"a": 1, "b": 2}, {"a": 1}) == "b is 2 there and None here"
     assert difference({"a": 1}, {"a": 1}) is None
+    assert difference({"a": 1, "fuse": False}, {"a": 1}) is None  # an option that older stores name
+    assert difference({"a": 1, "fuse": True}, {"a": 1}) == "fuse is True there and None here"
 
 
 def test_a_second_writer(copied: Path) -> None:
@@ -443,13 +435,14 @@ def test_numeric_functions_and_scalars_have_no_store(tmp_path: Path) -> None:
         ns.compile(q).gram(X, store=tmp_path / "k.zarr", get=("nngp", "c"))
 
 
-def test_zarr_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "zarr", None)
+@pytest.mark.parametrize("name", ["filelock", "google_crc32c"])
+def test_stores_are_an_extra(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
     calls: list[Callable[[], Any]] = [
         lambda: kernel().gram(X, store=tmp_path / "k.zarr"), lambda: ns.open_gram(tmp_path),
     ]  # fmt: skip
     for call in calls:
-        with pytest.raises(ns.InputError, match=r'NT640 stores need zarr, .*\n.*pip install "netsor\[store\]"'):
+        with pytest.raises(ns.InputError, match=rf'NT640 stores need .*{name} is.*\n.*pip install "netsor\[store\]"'):
             call()
 
 
@@ -501,6 +494,46 @@ def test_output_axes_are_indexed_after_the_inputs(tmp_path: Path) -> None:
         _ = g[0, 0, 0, 0, 0]
 
 
+# ---------------------------------------------------------------- the format
+
+
+@pytest.mark.parametrize(("dtype", "axes"), [("float32", ()), ("float64", (3, 3))])
+def test_files_are_those_that_zarr_writes(dtype: str, axes: tuple[int, ...], tmp_path: Path) -> None:
+    """Metadata and chunks, of which the last ones are not full; what is not there reads as NaN."""
+    chunk, shape, values = (4, 3, *axes), (6, 7, *axes), np.random.default_rng(0).normal(size=(6, 7, *axes))
+    group = zarr.create_group(tmp_path / "theirs", zarr_format=3, attributes={"netsor": {"a": [1]}})
+    theirs = group.create_array(
+        "k", shape=shape, chunks=chunk, dtype=dtype, fill_value=float("nan"), filters=None,
+        compressors=[zarr.codecs.Crc32cCodec()],
+    )  # fmt: skip
+    ours = tmp_path / "ours"
+    files.make_group(ours, {"netsor": {"a": [1]}})
+    files.make_array(ours / "k", shape, chunk, dtype)
+    for i, j in ((0, 0), (1, 1), (1, 2)):
+        part = slice(4 * i, 4 * i + 4), slice(3 * j, 3 * j + 3)
+        theirs[part] = values[part]
+        files.write_chunk(ours.joinpath("k", "c", str(i), str(j), *"0" * len(axes)), chunk, dtype, values[part])
+    for name in ("zarr.json", "k/zarr.json"):
+        assert json.loads((ours / name).read_text()) == json.loads((tmp_path / "theirs" / name).read_text())
+    assert chunks(ours) == chunks(tmp_path / "theirs")
+    np.testing.assert_array_equal(zarr.open_group(ours, mode="r")["k"][:], theirs[:])
+    assert np.isnan(theirs[0, 6]).all()
+
+
+def test_a_store_is_what_zarr_reads(whole: Path) -> None:
+    for name, value in ns.open_gram(whole).items():
+        upper = np.triu(np.ones((60, 60), dtype=bool))
+        np.testing.assert_array_equal(zarr.open_group(whole, mode="r")[name][:][upper], np.asarray(value)[upper])
+
+
+def test_a_store_of_another_format(copied: Path) -> None:
+    meta = copied / "zarr.json"
+    meta.write_text(meta.read_text().replace('"format": 1', '"format": 2'))
+    for call in (lambda: ns.open_gram(copied), lambda: kernel().gram(X, store=copied)):
+        with pytest.raises(ns.InputError, match=r"NT641 .* is a store of format 2, and this version .* reads format 1"):
+            call()
+
+
 # ---------------------------------------------------------------- layouts
 
 
@@ -516,8 +549,13 @@ def test_blocks_hold_every_pair_once(n: int, m: int, tile: int, symmetric: bool)
 
 
 def test_folders_are_plain_and_apart() -> None:
-    names = ["nngp", "terms\nW1", "terms\nw1", "../x", "state", "h²", "a b", "__h", "NNGP", "x" * 200, ".h", "con."]
-    assert folders(names) == ["nngp", "terms.W1", *(f"kernel-{i}" for i in range(2, 12))]
+    terms = [Key("W1", is_term=True), Key("w1", is_term=True)]
+    names = ["../x", "state", "h²", "a b", "__h", "NNGP", "x" * 200, ".h", "con."]
+    assert folders([Key("nngp"), *terms, *map(Key, names)]) == [
+        "nngp",
+        "terms.W1",
+        *(f"kernel-{i}" for i in range(2, 12)),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import torch
 from netsor.compilers.expectation.series.hermite import DEGREES
 from netsor.compilers.native.body import Argument, Body, Instruction, Ref, Side
 from netsor.compilers.native.columns import Column
-from netsor.compilers.native.fragments import COLS, HEAD, MEHLER, ROWS, SIZES, STRIP, horner, products
 from netsor.compilers.native.pairs import Pairs
-from netsor.compilers.native.walk import PAIRS, TYPES_OF_BANDS, WALK
+from netsor.compilers.native.printing.fragments import COLS, HEAD, MEHLER, ROWS, SIZES, STRIP, horner, products
+from netsor.compilers.native.printing.walk import PAIRS, TYPES_OF_BANDS, WALK
 
 TYPES = {torch.float32: "float", torch.float64: "double"}
 
@@ -54,7 +54,7 @@ class _Tile:
         self.name, self.body, self.columns = name, body, columns
         self.alive = sorted(body.alive())
         self.last = max((body.stages[k] for k in self.alive), default=0)
-        self.places = [(key, arg, self._stage(arg)) for key, arg in body.results.items()]
+        self.places = [(arg, self._stage(arg)) for arg in body.results]
         self.carried = self._carried()
         self.read: dict[Side, str] = {}
 
@@ -102,8 +102,8 @@ class _Tile:
         sizes = [x.number for x in self.body.sizes if self.body.stages[x.number] == stage]
         if sizes:
             lines += ["T m = size[j];", *(f"m = t{k} > m ? t{k} : m;" for k in dict.fromkeys(sizes)), "size[j] = m;"]
-        places = [i for i, (_, _, at) in enumerate(self.places) if at == stage]
-        lines += [f"o{i}[j] = {self._argument(self.places[i][1])};" for i in places]
+        places = [i for i, (_, at) in enumerate(self.places) if at == stage]
+        lines += [f"o{i}[j] = {self._argument(self.places[i][0])};" for i in places]
         if not lines:
             return
         grams = sorted({self.body.code[k].which for k in plain if self.body.code[k].op == "gram"})
