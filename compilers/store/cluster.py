@@ -179,7 +179,7 @@ def computed(known: dict[str, str], hashed: str, order: bytes, block: Block) -> 
     unlike = difference(known, versions())
     if unlike is not None:
         return InputError, InputError(
-            f"a worker has other versions than the caller: {unlike}", code="NT641", hint="the same on all machines"
+            f"other versions than the caller's: {unlike}", code="NT641", hint="the same on all machines"
         ).diagnostic
     with ALONE:
         return failure_of(lambda: _write(hashed, order, block))

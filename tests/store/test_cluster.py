@@ -178,7 +178,7 @@ def local(path: Path, client: Any, **options: Any) -> Any:
 def test_a_worker_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1, 100))
     monkeypatch.setattr(engine, "versions", lambda: {"netsor": f"0.{next(numbers)}"})
-    with pytest.raises(ns.InputError, match=r"NT641 a worker has other versions .*netsor is 0\.1 there and 0\.2 here"):
+    with pytest.raises(ns.InputError, match=r"NT641 on a worker: other versions .*netsor is 0\.1 there and 0\.2 here"):
         local(tmp_path / "k.zarr", Client({}))
 
 
