@@ -17,8 +17,8 @@ from netsor.compilers.native.axes.library import Library
 from netsor.compilers.native.axes.printing.reader import PLAIN
 from netsor.compilers.native.axes.sides import Shapes, Sides
 from netsor.compilers.native.columns import Column, evaluate
+from netsor.compilers.native.compiler import loads
 from netsor.compilers.native.expectations import Missing
-from netsor.errors import UnsupportedError
 
 OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
 FEW = (4, 32)  # elements of an axis of inputs that nobody has seen
@@ -26,14 +26,17 @@ SIDE = 256  # inputs of a side of a block
 
 
 class Tiles:
-    """The blocks of one kernel; `make` gives the library for a dtype and shapes."""
+    """The blocks of one kernel; `make` gives the library for a dtype and shapes. `needed`: torch takes no band where
+    the compiler fails.
+    """
 
     has_series = False
 
     def __init__(
-        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None
-    ) -> None:
-        self.sides, self.make, self._threads = sides, make, threads
+        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None,
+        needed: bool = False,
+    ) -> None:  # fmt: skip
+        self.sides, self.make, self._threads, self.needed = sides, make, threads, needed
         self._libraries: dict[tuple[torch.dtype, Shapes], Library | str] = {}
 
     @property
@@ -90,9 +93,7 @@ class Tiles:
         library = self.library(a.data.dtype, self.sides.shapes(a, b))
         if isinstance(library, str):
             return None
-        try:
-            library.load()
-        except UnsupportedError:  # the compiler has failed since it made that of the usual sizes
+        if not loads(library, self.needed):  # the compiler has failed since it made that of the usual sizes
             return None
         one, two, plain = self._tables(library, a, b)
         n, m = band.shape
