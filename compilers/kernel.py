@@ -23,13 +23,13 @@ from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
 from netsor.compilers.evaluate.arguments import Arrays, Get, Params, as_device, as_dtype, known_sizes, wanted_names
-from netsor.compilers.evaluate.diagonal import diagonals
 from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
 from netsor.compilers.lowering.module import signature
 from netsor.compilers.native.choice import Backends
+from netsor.compilers.predict.diagonal import diagonals
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
 from netsor.passes.bind import bind

@@ -17,6 +17,7 @@ from netsor.compilers.budget.plan import Plan
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.outputs import SLOPES, Key
 from netsor.compilers.evaluate.assembled import Band, Compiled, Joined, Placed, Whole, symmetrised
+from netsor.compilers.evaluate.copies import copies, settled
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.evaluate.repair import repaired
 from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, keyed
@@ -46,6 +47,8 @@ def whole(
         kind = Again if plan is not None and plan.again and tracked(one, two) else Blocks
         run = kind(each, pairs, one, two, get, plan or Plan(), compiled)
         out = _assemble(run, shown)
+        if not run.copies.none:
+            out = settled(out, run.copies, one, run.own, min(OWN, run.plan.tile))
     result = _result(run.singles(), out)
     result.method, result.error = describe_log(log)
     return result
@@ -77,6 +80,7 @@ class Blocks:
         self.each, self.pairs, self.get, self.plan = each, pairs, get, plan
         self.one, self.two, self.symmetric = one, one if two is None else two, two is None
         self.shape = self.one.samples, self.two.samples
+        self.copies = copies(one, two)
         self.near: list[Tensor] = []  # numbers of the two inputs, [entries, 2]
         self.differentiable = tracked(one, two)
         self.compiled = None if self.differentiable else compiled
@@ -96,6 +100,12 @@ class Blocks:
     def singles(self) -> dict[str, Tensor]:
         """What was asked for of every input alone."""
         return {key: parts[0] if len(parts) == 1 else torch.cat(parts) for key, parts in self._single.items()}
+
+    def own(self, some: Inputs) -> dict[Key, Tensor]:
+        with torch.no_grad():
+            found = whole(self.each, self.pairs, some, None, self.get, self.plan).by_key()
+        pairs = {key: value for key, value in found.items() if key.is_term or key.name not in self._single}
+        return {key: value.diagonal(dim1=0, dim2=1).movedim(-1, 0) for key, value in pairs.items()}
 
     def _own(self, rows: slice, cols: slice) -> bool:
         return self.symmetric and rows == cols
@@ -180,9 +190,10 @@ class Blocks:
 
     def _repaired(self, whole: Whole) -> None:
         if self.near:
-            numbers = torch.cat(self.near)
+            numbers = self.copies.left(torch.cat(self.near))
             self.near.clear()
-            repaired(self, whole, numbers)
+            if len(numbers):
+                repaired(self, whole, numbers)
 
     def _mark(self, mask: Tensor, rows: slice, cols: slice) -> None:
         found = mask.expand(rows.stop - rows.start, cols.stop - cols.start).nonzero()
@@ -235,6 +246,7 @@ class Again(Blocks):
         return out, {key: value for key, value in singles.items() if value is not None}
 
 
+OWN = 128  # inputs of which all pairs are computed for those with themselves
 ALL = slice(None)
 
 

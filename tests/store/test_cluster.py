@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cluster import Cluster, forked, until
+from cluster import Cluster, chunks, forked, until
 
 import netsor as ns
 from netsor import programs
@@ -29,12 +29,6 @@ TILE = 4  # 120 blocks of X
 
 def kernel() -> ns.Kernel:
     return ns.compile(programs.mlp(2))
-
-
-def chunks(path: Path) -> dict[str, bytes]:
-    return {
-        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
-    }
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cluster import forked, until
+from cluster import chunks, forked, until
 
 import netsor as ns
 from netsor import programs
@@ -31,12 +31,6 @@ FEW = 4096
 def gru(**options: Any) -> ns.Kernel:
     given: dict[str, Any] = {"samples": FEW, **options}
     return ns.compile(programs.gru(), **given)
-
-
-def chunks(path: Path) -> dict[str, bytes]:
-    return {
-        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
-    }
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import torch
 from budget.test_memory import NETWORKS, inputs
+from cluster import chunks, forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,13 +52,6 @@ def filled(k: ns.Kernel, *x: Any, **options: Any) -> StoredGram:
     return found
 
 
-def chunks(path: Path) -> dict[str, bytes]:
-    """The files of all chunks."""
-    return {
-        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
-    }
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store that nothing interrupted."""
@@ -69,13 +63,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "k.zarr"))
-
-
-def forked(body: Callable[[], Any]) -> Any:
-    """A process that shares what is imported here."""
-    process = multiprocessing.get_context("fork").Process(target=body)
-    process.start()
-    return process
 
 
 # ---------------------------------------------------------------- the numbers

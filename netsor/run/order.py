@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import networkx as nx
+from heapq import heapify, heappop, heappush
 
 from netsor import ir
 from netsor.errors import ProgramError
-from netsor.facts import inputs_of
+from netsor.facts import closure, inputs_of
 
 
 @dataclass(frozen=True)
@@ -28,27 +27,23 @@ class Loop:
 
 
 Step = ir.Line | Loop
+Edges = dict[ir.Var, tuple[ir.Var, ...]]
 
 
 def steps(lines: Sequence[ir.Line], cut: frozenset[ir.Var] = frozenset()) -> tuple[Step, ...]:
     """The lines in an order that computes arguments first; the shifts in `cut` read finished steps of a loop."""
-    graph = nx.DiGraph()
     number = {line.out: i for i, line in enumerate(lines)}
-    graph.add_nodes_from(range(len(lines)))
-    for i, line in enumerate(lines):
-        if line.out not in cut:
-            graph.add_edges_from((number[v], i) for v in inputs_of(line) if v in number)
-    condensed = nx.condensation(graph)
-    members = {c: set(condensed.nodes[c]["members"]) for c in condensed}
-    order = nx.lexicographical_topological_sort(condensed, key=lambda c: min(members[c]))
-    result: list[Step] = []
-    for component in order:
-        inside = sorted(members[component])
-        if len(inside) == 1 and not graph.has_edge(inside[0], inside[0]):
-            result.append(lines[inside[0]])
-        else:
-            result.append(_loop([lines[i] for i in inside], cut))
-    return tuple(result)
+    drawn = cut.union(x.out for x in lines if isinstance(x, ir.InputVector))  # covariances are no values
+    reads: Edges = {x.out: () if x.out in drawn else tuple(v for v in inputs_of(x) if v in number) for x in lines}
+    late = [v for v, read in reads.items() if any(number[u] >= number[v] for u in read)]
+    if not late:
+        return tuple(lines)
+    groups = _groups(reads, late)
+    return tuple(
+        lines[number[group[0]]] if len(group) == 1 and group[0] not in reads[group[0]]
+        else _loop([lines[number[v]] for v in group], cut)
+        for group in _sorted(groups, reads, number)
+    )  # fmt: skip
 
 
 def read_outside(order: Sequence[Step], lines: Sequence[ir.Line]) -> frozenset[ir.Var]:
@@ -61,6 +56,46 @@ def read_outside(order: Sequence[Step], lines: Sequence[ir.Line]) -> frozenset[i
                 found |= inside & set(inputs_of(line)) if line.out not in inside else frozenset()
             found |= read_outside(loop.body, lines)
     return frozenset(found)
+
+
+def _groups(reads: Edges, late: Sequence[ir.Var]) -> dict[ir.Var, tuple[ir.Var, ...]]:
+    """Each variable's strongly connected component, in program order; each cycle passes a variable that reads late."""
+    readers: dict[ir.Var, list[ir.Var]] = {v: [] for v in reads}
+    for v, read in reads.items():
+        for u in read:
+            readers[u].append(v)
+    found = {v: (v,) for v in reads}
+    for v in late:
+        if len(found[v]) == 1:
+            both = closure((v,), readers.__getitem__) & closure((v,), reads.__getitem__)
+            found |= dict.fromkeys(both, tuple(u for u in reads if u in both))
+    return found
+
+
+def _sorted(
+    groups: dict[ir.Var, tuple[ir.Var, ...]], reads: Edges, number: dict[ir.Var, int]
+) -> list[tuple[ir.Var, ...]]:
+    """The components after those that they read; the first in program order of those that are possible."""
+    open_: dict[int, set[int]] = {}  # by the number of the first member: the components that are to come before
+    after: dict[int, list[int]] = {}
+    for v, group in groups.items():
+        before = open_.setdefault(first := number[group[0]], set())
+        for u in reads[v]:
+            if (other := number[groups[u][0]]) not in (first, *before):
+                before.add(other)
+                after.setdefault(other, []).append(first)
+    ready = [first for first, before in open_.items() if not before]
+    heapify(ready)
+    by_first = {number[group[0]]: group for group in groups.values()}
+    result: list[tuple[ir.Var, ...]] = []
+    while ready:
+        first = heappop(ready)
+        result.append(by_first[first])
+        for other in after.get(first, ()):
+            open_[other].discard(first)
+            if not open_[other]:
+                heappush(ready, other)
+    return result
 
 
 def _loop(lines: Sequence[ir.Line], cut: frozenset[ir.Var]) -> Loop:
