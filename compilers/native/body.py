@@ -47,11 +47,15 @@ class Instruction:
 
 @dataclass
 class Body:
-    """Instructions in order, with the stage of each; what must stay below 1 in size; the results by name."""
+    """Instructions in order, with the stage of each; the results by name.
+
+    `sizes` must stay below 1; `steep` of them also where float64 is used for the digits of float32.
+    """
 
     code: list[Instruction] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
     sizes: list[Ref] = field(default_factory=list)
+    steep: list[Ref] = field(default_factory=list)
     results: dict[str, Argument] = field(default_factory=dict)
     _known: dict[Instruction, Ref] = field(default_factory=dict)
 
