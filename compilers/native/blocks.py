@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near
 from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
 from netsor.compilers.expectation.report import report
@@ -152,7 +153,7 @@ class Native:
 
     def entries(
         self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
-    ) -> tuple[dict[str, Tensor], Tensor] | None:
+    ) -> tuple[dict[Key, Tensor], Tensor] | None:
         """The kernels of pairs (rows[k], cols[k]) of two batches in float64, to the digits of float32, and which are
         near |ρ| = 1 even so.
 

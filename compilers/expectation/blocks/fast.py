@@ -229,13 +229,14 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
         return None
     found = formulas.rule(f, g)
     block = Block(k11, k22, k12, found[1] if found else (0.0, 0.0), same)
+    tabled = False
     if found is not None:
         out = found[0](block)
         report("closed form", 0.0)
     elif mehler.serves(f, g, k12):
         series = _series(f, g, block, slope)
         if series is None or _mostly_near(block):
-            series = _tabulated(f, g, block)
+            series, tabled = _tabulated(f, g, block), True
         if series is None:
             return None
         out = series
@@ -245,7 +246,8 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
         single = per_input(k11, ("own", f, g), lambda k: E11(f, g, k))
         flat = single.reshape(len(k11), *k12.shape[2 : 2 + block.own]) if block.own else single[:, 0]
         diagonal(out, block.own).copy_(_as_diagonal(flat, block.own))
-    return repaired(out, block.near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
+    near = None if tabled and k12.dtype == torch.float64 else block.near  # the table has what is near
+    return repaired(out, near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
 
 
 def _series(f: Fn, g: Fn, block: Block, slope: bool) -> Tensor | None:
@@ -280,8 +282,6 @@ def _tabulated(f: Fn, g: Fn, block: Block) -> Tensor | None:
     if found is None:
         return None
     report("quadrature", found[1])
-    if k12.dtype == torch.float64:
-        block.share["near"] = None  # what is near needs no second time
     return found[0].to(k12.dtype)
 
 

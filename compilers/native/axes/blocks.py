@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import blocks
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
@@ -114,7 +115,7 @@ class Tiles:
 
     def entries(
         self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
-    ) -> tuple[dict[str, Tensor], Tensor] | None:
+    ) -> tuple[dict[Key, Tensor], Tensor] | None:
         """The kernels of pairs (rows[k], cols[k]) of two batches in float64, to the digits of float32, and which are
         near |ρ| = 1 even so.
 

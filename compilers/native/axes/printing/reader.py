@@ -8,7 +8,7 @@ from typing import Protocol, assert_never
 from netsor.compilers.native.axes.index import Index
 from netsor.compilers.native.axes.nests import Buffer, Cursor, Leaf
 from netsor.compilers.native.body import Argument, Instruction, Ref, Side
-from netsor.compilers.native.text import operation
+from netsor.compilers.native.printing.text import operation
 
 PLAIN = 3  # the copy that is the second input where all lanes are one pair
 LETTERS = {1: "a", 2: "b", PLAIN: "e"}  # of the arrays of an input
