@@ -392,11 +392,11 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str | Path, str]] = [
         ("~/k.zarr", "home/k.zarr"), ("link.zarr", "a b/k k.zarr"), (Path("a b/s.zarr/"), "a b/s.zarr"),
     ]  # fmt: skip
-    for given, place in calls:
+    for said, place in calls:
         for _ in range(2):
-            filled(kernel(), X, store=given, tile=20, force=True)
+            filled(kernel(), X, store=said, tile=20, force=True)
             assert {f.name for f in Path(place).parent.glob("*.zarr*")} <= {"k.zarr", "k k.zarr", "s.zarr"}
-        assert Path(place, "zarr.json").is_file() and ns.open_gram(given).missing == []
+        assert Path(place, "zarr.json").is_file() and ns.open_gram(said).missing == []
     assert Path("link.zarr").is_symlink() and not Path("~").exists()
     found = filled(kernel(), X, store="k.zarr", tile=20)
     wanted = np.asarray(found.ntk)
