@@ -15,6 +15,7 @@ from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.limit.answers import Answer, Question
 from netsor.compilers.sampler.estimate import PER_DIRECTION, Change, corrected, estimate
+from netsor.compilers.sampler.existence import existing, watch
 from netsor.compilers.sampler.kernels import needed, ntk_terms
 from netsor.compilers.sampler.normals import Normals
 from netsor.compilers.sampler.paths import Drawn, Paths
@@ -34,7 +35,10 @@ class SampledAnswers:
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """All questions from the same draws."""
-        paths = Paths(self.program, self.groups, self.coupled, needed=self._needed(questions))
+        unbounded = existing(self.program, self._powers(questions))
+        kept = self._needed(questions) | {w.var for w in unbounded}
+        paths = Paths(self.program, self.groups, self.coupled, needed=kept)
+        watch(paths, unbounded)
         self.stored = 0
 
         def sample(normals: Normals) -> dict[_Asked, Tensor]:
@@ -53,6 +57,21 @@ class SampledAnswers:
     def _needed(self, questions: Sequence[Question]) -> frozenset[ir.Var]:
         kernels = [q[0] for q in questions if len(q) == 1]
         return needed(self.program, kernels) | {v for q in questions for v in q if isinstance(v, ir.Var)}
+
+    def _powers(self, questions: Sequence[Question]) -> dict[ir.Var, int]:
+        """The moments that are asked for."""
+        found = dict.fromkeys(self._needed(questions), 0)
+        for question in questions:
+            match question:
+                case ("moment", u, power):
+                    found[u] = max(found[u], power)
+                case ("scalar", _):
+                    pass  # the line that makes it is looked at
+                case ("second_moment", u, v):
+                    found |= {w: max(2, found[w]) for w in (u, v)}
+                case _:
+                    found |= {v: max(2, found[v]) for v in needed(self.program, [question[0]])}
+        return {v: power for v, power in found.items() if power or v.kind == "C"}
 
     def _answer(self, question: Question, drawn: Drawn) -> Tensor:
         match question:

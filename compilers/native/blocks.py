@@ -10,7 +10,7 @@ from torch import Tensor
 
 from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near
-from netsor.compilers.expectation.blocks.fused import NEAR
+from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.series import hermite
 from netsor.compilers.native.columns import evaluate
@@ -159,7 +159,8 @@ class Native:
     def entries(
         self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
     ) -> tuple[dict[Key, Tensor], Tensor] | None:
-        """The kernels of pairs (rows[k], cols[k]) of two batches in float64, and which are near |ρ| = 1 even so.
+        """The kernels of pairs (rows[k], cols[k]) of two batches in float64, to the digits of float32, and which are
+        near |ρ| = 1 even so.
 
         None when torch has to take them.
         """
@@ -173,7 +174,7 @@ class Native:
         rows, cols, twice = (t[order].contiguous() for t in (rows, cols, twice))
         found, size = library.entries(one.batch, two.batch, rows, cols, twice, self.threads)
         back = order.argsort()
-        near = size > 1 - NEAR[torch.float64]
+        near = size > 1 - TOLD
         return {k: v[back] for k, v in found.items()}, near[back]
 
 

@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from netsor.compilers.budget.memory import elements
 from netsor.compilers.budget.plan import Call
 from netsor.compilers.budget.progress import outside
+from netsor.compilers.budget.statements import elements
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 import sympy as sp
 
 from netsor import ir, markup
-from netsor.compilers.derive.entries.labels import is_named
+from netsor.compilers.derive.entries.labels import is_named, place, reading
 from netsor.compilers.derive.entries.values import PART, SCALAR, SECOND_MOMENT, Entry
 from netsor.compilers.derive.nodes import (
     AnyNode,
@@ -194,19 +194,9 @@ class Symbols:
 
 def _read(r: Read, m: IndexMap) -> str:
     """What stands for an axis: a position, another axis, or the axis moved by a tap or a number."""
-    axis = symbol_latex(r.axis.name)
-    if r.at is None:
-        return f"{axis}={_place(r.offsets[0])}" if m.transposed else rf"{axis}\to {_place(r.offsets[0])}"
-    if m.tap is not None:
-        return f"{axis}{'-' if m.transposed else '+'}{symbol_latex(m.tap.name)}"
-    if r.is_identity and m.outside == "never":
-        return rf"{axis}\to {symbol_latex(r.at.name)}"
-    (offset,) = r.offsets
-    return f"{axis}{'-' if offset < 0 else '+'}{abs(offset)}"
-
-
-def _place(index: int) -> str:
-    return {-1: r"\mathrm{last}"}.get(index, str(index))
+    named = {"axis": r.axis, "at": r.at, "tap": m.tap}
+    words = {k: symbol_latex(axis.name) for k, axis in named.items() if axis is not None}
+    return reading(r, m).latex.format(**words, place=place(r.offsets[0]).latex, by=abs(r.offsets[0]))
 
 
 def _variables(r: Recursion) -> dict[Any, ir.Var]:

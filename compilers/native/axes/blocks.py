@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import blocks
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.expectation.blocks.fused import NEAR
+from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
 from netsor.compilers.expectation.report import report
-from netsor.compilers.native.axes.library import Library
+from netsor.compilers.native.axes.library import Library, Source
 from netsor.compilers.native.axes.printing.reader import PLAIN
 from netsor.compilers.native.axes.sides import Shapes, Sides
 from netsor.compilers.native.columns import Column, evaluate
@@ -70,7 +71,7 @@ class Tiles:
 
     # ------------------------------------------------------------ quantities of each input
 
-    def _tables(self, library: Library, a: Any, b: Any) -> list[list[Tensor]]:
+    def _tables(self, source: Source, a: Any, b: Any) -> list[list[Tensor]]:
         """What the tiles read of each input, `[samples, elements]`; of one batch with itself once."""
         known: dict[Any, Tensor] = {}
         kept = [self.sides.flattened(a)]
@@ -84,7 +85,7 @@ class Tiles:
             return known[key]
 
         sides = ((a, 0, 1), (b, 1, 2), (b, 1, PLAIN))
-        return [[table(each, side, *column) for column in library.columns[copy]] for each, side, copy in sides]
+        return [[table(each, side, *column) for column in source.columns[copy]] for each, side, copy in sides]
 
     # ------------------------------------------------------------ bands
 
@@ -95,7 +96,7 @@ class Tiles:
             return None
         if not loads(library, self.needed):  # the compiler has failed since it made that of the usual sizes
             return None
-        one, two, plain = self._tables(library, a, b)
+        one, two, plain = self._tables(library.tiles, a, b)
         n, m = band.shape
         near: list[Tensor] = []
         for rows, cols in blocks(n, m, SIDE, band.own):
@@ -113,21 +114,39 @@ class Tiles:
         report("closed form", 0.0)
         return Near(*torch.cat(near).unbind(1))
 
-    def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> None:
-        """None: single pairs of inputs with axes are left to the module."""
+    def entries(
+        self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
+    ) -> tuple[dict[Key, Tensor], Tensor] | None:
+        """The kernels of pairs (rows[k], cols[k]) of two batches in float64, to the digits of float32, and which are
+        near |ρ| = 1 even so.
+
+        None when torch has to take them.
+        """
+        library = self.library(torch.float64, self.sides.shapes(a, b))
+        if isinstance(library, str) or not library.results:
+            return None
+        try:
+            library.single.load()
+        except UnsupportedError:  # the compiler has failed since it made the other one
+            return None
+        out = [torch.empty((len(rows), *own), dtype=library.dtype) for own in library.shapes]
+        near = torch.zeros(len(rows), dtype=torch.bool)
+        pairs = rows.contiguous(), cols.contiguous(), twice.contiguous()
+        library.entries(*self._tables(library.single, a, b), out, near, pairs, 1 - TOLD, self.threads)
+        return dict(zip(library.results, out, strict=True)), near
+
+    @property
+    def threads(self) -> int:
+        return torch.get_num_threads() if self._threads is None else self._threads
 
     def _block(
         self, library: Library, one: list[Tensor], two: list[Tensor], plain: list[Tensor], shape: tuple[int, int],
         same: bool,
     ) -> _Block:  # fmt: skip
         """The kernels of some pairs; `same`: of inputs with themselves, those above the diagonal."""
-        # of blocks on the diagonal the fewest rows meet the first vector
-        pad = -shape[1] % library.lanes if same and library.torus is None else 0
         out = [torch.empty((*shape, *own), dtype=library.dtype) for own in library.shapes]
-        near = torch.empty(shape, dtype=torch.bool)
-        threads = torch.get_num_threads() if self._threads is None else self._threads
-        columns = [library.packed(t, pad) for t in two]
-        library(one, columns, plain, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype], threads)
+        near = torch.zeros(shape, dtype=torch.bool)
+        library(one, two, plain, out, near, 0 if same else -1, same, 1 - NEAR[library.dtype], self.threads)
         return _Block(out, near)
 
 
