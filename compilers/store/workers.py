@@ -72,10 +72,13 @@ class Order:
 # ---------------------------------------------------------------- the caller
 
 
-def shared(task: Task, store: Store, count: int, todo: list[Block]) -> Generator[Block]:
+def shared(
+    task: Task, store: Store, count: int, todo: list[Block], ready: Callable[[], None]
+) -> Generator[Block]:  # fmt: skip
     """The blocks as they are done by this process and `count - 1` others."""
     waiting, done, left = deque(todo), Done(), len(todo)
     with _others(task, store, count - 1) as others, _served(others, waiting, done):
+        ready()
         while left:
             own = _next(waiting)
             if own is not None:

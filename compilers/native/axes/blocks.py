@@ -125,9 +125,7 @@ class Tiles:
         library = self.library(torch.float64, self.sides.shapes(a, b))
         if isinstance(library, str) or not library.results:
             return None
-        try:
-            library.single.load()
-        except UnsupportedError:  # the compiler has failed since it made the other one
+        if not loads(library.single, self.needed):  # the compiler has failed since it made the other one
             return None
         out = [torch.empty((len(rows), *own), dtype=library.dtype) for own in library.shapes]
         near = torch.zeros(len(rows), dtype=torch.bool)
