@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -76,7 +75,7 @@ def plan(
     return planned(call, needed(r, sizes, itemsize), budget, tile(r, sizes, itemsize, kind))
 
 
-def cost(r: Recursion, call: Call, sizes: Mapping[str, Any], dtype: torch.dtype, budget: int | None) -> Cost:
+def cost(r: Recursion, call: Call, sizes: Mapping[str, int], dtype: torch.dtype, budget: int | None) -> Cost:
     """The cost of a call."""
     item, b = bytes_each(r, dtype.itemsize), needed(r, sizes, dtype.itemsize)
     blocks = plan(r, call, sizes, dtype.itemsize, budget)

@@ -109,7 +109,8 @@ class Native:
             out = [first.data[0].new_empty(rows, len(second.data[0])) for _ in library.pairs.results]
             same, bound = own and start == 0, 1 - NEAR[library.dtype]
             run = library.band(first, second, sides.terms, out, None, range(rows), same, False, bound, 0, 1)
-            found = [x + y for x, y in zip(found, run.beyond, strict=True)]
+            twice = max(0, rows - start) if own else 0  # pairs of one input, which no series gives
+            found = [x + max(0, y - twice) for x, y in zip(found, run.beyond, strict=True)]
         return [x * _share(library) > rows * min(m, PROBED) * len(starts) for x in found]
 
     # ------------------------------------------------------------ bands

@@ -47,8 +47,13 @@ class Tiles:
 
     def obstacle(self) -> str | None:
         """What keeps the kernel, whatever the sizes of its inputs, from having tiles."""
-        found = [self._at_size(size) for size in FEW]
-        return None if any(isinstance(library, Library) for library in found) else str(found[-1])
+        why = ""
+        for size in FEW:
+            found = self._at_size(size)
+            if isinstance(found, Library):
+                return None
+            why = found
+        return why
 
     def _at_size(self, size: int) -> Library | str:
         """The library of inputs all of whose axes have this size."""
