@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -169,7 +169,7 @@ def _ended(start: Callable[[], Process]) -> Generator[Process]:
         process.close()
 
 
-def _begin(number: int, order: Order, orders: BinaryIO, answers: BinaryIO) -> None:
+def _begin(number: int, order: Order, orders: IO[bytes], answers: IO[bytes]) -> None:
     """The life of an interpreter of its own, the one with this number."""
     device = order.one.device
     if device.type == "cuda" and device.index is None:
@@ -178,7 +178,7 @@ def _begin(number: int, order: Order, orders: BinaryIO, answers: BinaryIO) -> No
     _compute(task, store, failure_of(lambda: task.layout(1)), orders, answers)  # derives and compiles
 
 
-def _compute(task: Task, store: Store, failure: Failure, orders: BinaryIO, answers: BinaryIO) -> None:
+def _compute(task: Task, store: Store, failure: Failure, orders: IO[bytes], answers: IO[bytes]) -> None:
     """Say that it has begun, then compute and write blocks as they are given."""
     torch.set_num_threads(1)
     while True:
