@@ -99,8 +99,13 @@ REMEDY = "add a positive constant to what may become zero"
 
 def _infinite(pole: Pole, power: int) -> str:
     of = "the distance" if pole.codimension == 1 else f"the distance from a set of codimension {pole.codimension}"
+    return f"where it grows like a power −{pole.order:.3g} of {of}: {is_infinite(power)}"
+
+
+def is_infinite(power: int) -> str:
+    """In words: E|·|^power = ∞."""
     moment = {1: "first absolute", 2: "second"}.get(power, f"absolute {power}th")
-    return f"where it grows like a power −{pole.order:.3g} of {of}: its {moment} moment is infinite"
+    return f"its {moment} moment is infinite"
 
 
 @lru_cache(maxsize=4096)
