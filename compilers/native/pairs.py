@@ -61,6 +61,7 @@ class _Walk:
         self.expectations = Expectations(self.body, own, series)
         self.grams: list[tuple[str, str]] = []
         self.names: dict[Name, Argument] = {}
+        self.laws: dict[Name, operations.Law] = {}
         self.kept = {name: place for place, name in enumerate(dict.fromkeys(plan.each.kept))}
 
     def run(self, statements: Iterable[order.Statement]) -> None:
@@ -87,6 +88,8 @@ class _Walk:
                 self._define(s.out, self._value(s.x) * float(s.alpha) + self._value(s.y) * float(s.beta))
             case operations.Mul():
                 self._define(s.out, self._value(s.x) * self._value(s.y))
+            case operations.Law():
+                self.laws[s.out] = s
             case operations.Expect2():
                 self._expect(s)
             case (
@@ -107,8 +110,8 @@ class _Walk:
             case operations.Apply():
                 raise Missing(f"a function of scalars, {s.f}")
             case (
-                operations.Expect1() | operations.ExpectJ() | operations.Square() | operations.Radial()
-                | operations.Placed()
+                operations.Variance() | operations.Expect1() | operations.ExpectJ() | operations.Square()
+                | operations.Radial() | operations.Placed()
             ):  # fmt: skip
                 raise Missing("an expectation over other than two Gaussian variables")
             case order.Read() | order.Loop() | order.Put() | order.Wave():
@@ -156,10 +159,11 @@ class _Walk:
         self.grams.append((s.x.name, s.y.name))
 
     def _expect(self, s: operations.Expect2) -> None:
-        if s.means != (None, None):
+        law = self.laws[s.law]
+        if law.means != (None, None):
             raise Missing("an expectation of variables with means")
-        k11, k22, k12 = map(self._value, s.covariances)
-        self._define(s.out, self.expectations.value(self.functions(s.f), self.functions(s.g), k11, k22, k12, s.same))
+        k11, k22, k12 = map(self._value, law.covariances)
+        self._define(s.out, self.expectations.value(self.functions(s.f), self.functions(s.g), k11, k22, k12, law.same))
 
     def _result(self, s: order.Result) -> None:
         if s.sizes:

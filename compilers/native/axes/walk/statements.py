@@ -36,6 +36,7 @@ class Walk(State):
         super().__init__(sides, get, functions, dtype, shapes, own, series, torus)
         self.offsets = Offsets(self)
         self._expectations: dict[Cursor, Elements] = {}
+        self.laws: dict[Name, operations.Law] = {}
         self.run(plan.pairs.sizes)
         self.run(plan.pairs.body)
 
@@ -88,6 +89,8 @@ class Walk(State):
                 self.fields[s.out] = self._contract(s)
             case operations.Total():
                 self._total(s)
+            case operations.Law():
+                self.laws[s.out] = s
             case operations.Expect2():
                 self.fields[s.out] = self._expect(s)
             case order.Read():
@@ -102,7 +105,7 @@ class Walk(State):
                 self.fields[s.out] = self.side(1, self.parameters[s.parameter])
             case operations.Softmax():
                 raise Missing("a softmax of a kernel of pairs")
-            case operations.Expect1() | operations.ExpectJ():
+            case operations.Variance() | operations.Expect1() | operations.ExpectJ():
                 raise Missing("an expectation over other than two Gaussian variables")
             case operations.Square() | operations.Radial() | operations.Placed():
                 raise Missing("an expectation over a batch")
@@ -189,15 +192,16 @@ class Walk(State):
         return sums.contracted(self.last, operands, axes, len(s.kept), [sizes[q] for q in letters])
 
     def _expect(self, s: operations.Expect2) -> Field:
-        if s.means != (None, None):
+        law = self.laws[s.law]
+        if law.means != (None, None):
             raise Missing("an expectation of variables with means")
-        given = [self.field(x) for x in s.covariances]
+        given = [self.field(x) for x in law.covariances]
         f, g = self.functions(s.f), self.functions(s.g)
 
         def make(cursor: Cursor, k: list[Value]) -> Value:
             if cursor not in self._expectations:
                 self._expectations[cursor] = Elements(cursor, self.own, self.series)
-            return self._expectations[cursor].value(f, g, k[0], k[1], k[2], s.same)
+            return self._expectations[cursor].value(f, g, k[0], k[1], k[2], law.same)
 
         shape = broadcast(*(x.shape for x in given))
         self.elements += count(shape)
