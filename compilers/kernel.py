@@ -51,14 +51,13 @@ class Kernel:
     """
 
     def __init__(
-        self, program: Program, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
+        self, program: Program, device: Any, dtype: Any, assumed: bool, options: dict[str, Any],
         convention: str = "omega", backend: str = "auto", threads: int | None = None,
     ) -> None:  # fmt: skip
         self.program, self.convention = program, convention  # the program in its convention
         self.device, self.dtype = as_device(device), as_dtype(dtype)
         self.assumed, self.options = assumed, options
-        self.backends = Backends(backend, fuse, str(self.device or "cpu"), threads)
-        self.fuse = fuse
+        self.backends = Backends(backend, str(self.device or "cpu"), threads)
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
@@ -70,7 +69,7 @@ class Kernel:
         return f"<Kernel of {self.program.name}{unit}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (self.assumed, self.options, self.fuse, self.convention, self.backends.asked, self.backends.threads)
+        options = (self.assumed, self.options, self.convention, self.backends.asked, self.backends.threads)
         return Kernel, (self.program, self.device, self.dtype, *options)
 
     @property
@@ -136,7 +135,7 @@ class Kernel:
             two = None
         kernel = copy.copy(self)
         if parts.exact:
-            kernel.backends = self.backends.settled(parts.exact, self._recursion)  # whatever a block alone takes
+            kernel.backends = self.backends.settled(parts.exact, self._recursion, one)  # whatever a block alone takes
         if not parts.rest:
             task = stores.Task(kernel, kernel._run, get, one, two)
             sides = partial(stores.chosen_tile, task, self._recursion(get))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import square_symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 
@@ -22,7 +23,7 @@ SOME = 64  # numbers of an input that are looked at first
 PART = 1 << 22  # numbers that are moved or compared at once
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-Own = Callable[[Inputs], dict[str, Tensor]]
+Own = Callable[[Inputs], dict[Key, Tensor]]
 
 
 class Side(NamedTuple):
@@ -161,7 +162,7 @@ def _grouped(keys: Tensor) -> Tensor:
 # ---------------------------------------------------------------- their kernels
 
 
-def settled(out: dict[str, Tensor], found: Copies, one: Inputs, own: Own, few: int) -> dict[str, Tensor]:
+def settled(out: dict[Key, Tensor], found: Copies, one: Inputs, own: Own, few: int) -> dict[Key, Tensor]:
     """The kernels of all pairs `[n, m, …]` with those of copies; `own` gives the kernels of each of some inputs."""
     whole = {key: value.detach().clone() if value.requires_grad else value for key, value in out.items()}
     for j, i in _parts(found.across, few):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from netsor.compilers.evaluate.assembled import Whole
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.evaluate.results import flat
+from netsor.compilers.evaluate.results import keyed
 
 if TYPE_CHECKING:
     from netsor.compilers.evaluate.blocks import Blocks
@@ -23,15 +23,18 @@ def repaired(run: Blocks, whole: Whole, numbers: Tensor) -> None:
     """
     run.buffers.forget()
     (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
-    a, b = (_wide(run, data, k) for data, k in ((run.one, one), (run.two, two)))
+    a = _wide(run, run.one, one)
+    b = a if run.symmetric and torch.equal(one, two) else _wide(run, run.two, two)
     left = _compiled(run, whole, a, b, numbers, torch.stack((rows, cols), 1))
+    if not len(left):
+        return
     numbers, rows, cols = numbers[left], rows[left], cols[left]
     if len(numbers) * MOSTLY > len(one) * len(two):
         _blocks(run, whole, a, b, numbers, torch.stack((rows, cols), 1))
         return
     for some in torch.arange(len(numbers), device=numbers.device).split(run.plan.few):
         i, j = rows[some], cols[some]
-        found = flat(run.pairs(a.rows(i), b.cols(j, aligned=True), run.get, run.work()))
+        found = keyed(run.pairs(a.rows(i), b.cols(j, aligned=True), run.get, run.work()))
         for key, value in found.items():
             whole.put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
 
@@ -59,7 +62,7 @@ def _blocks(run: Blocks, whole: Whole, a: Any, b: Any, numbers: Tensor, places: 
         if not bool(inside.any()):
             continue
         i, j = (places[inside] - start).unbind(1)
-        for key, value in flat(run.pairs(a.rows(rows), b.cols(cols), run.get, run.work())).items():
+        for key, value in keyed(run.pairs(a.rows(rows), b.cols(cols), run.get, run.work())).items():
             whole.put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.progress import NOTHING, Progress
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.results import KernelResult, fields
 from netsor.compilers.predict.samples import batches, count
 
@@ -24,8 +25,8 @@ def diagonals(kernel: Callable[[Any], KernelResult], x: Any, single: Collection[
             parts.append(kernel(part))
             shown.done(count(part))
 
-    def joined(key: str, values: list[Tensor]) -> Tensor:
-        return torch.cat(values if key in single else [_diagonal(v) for v in values])
+    def joined(key: Key, values: list[Tensor]) -> Tensor:
+        return torch.cat(values if key.name in single and not key.is_term else [_diagonal(v) for v in values])
 
     each = [r.by_key() for r in parts]
     kernels = {key: joined(key, [r[key] for r in each]) for key in each[0]}

@@ -66,9 +66,11 @@ __all__ = [
 # ---------------------------------------------------------------- data
 
 
-def law(work: Work | None, one: Any, two: Any, cov: Any, *means: Any, same: bool = False) -> Law:
-    """(u, v) of variances `one` and `two` and a covariance; `same`: one variable of two inputs."""
-    return Law(work or Work(), one, two, cov, *means, same=same)
+def law(
+    work: Work | None, one: Any, two: Any, cov: Any, m1: Any = None, m2: Any = None, same: bool = False
+) -> Law:  # fmt: skip
+    """(u, v) of variances `one` and `two`, a covariance and means; `same`: one variable of two inputs."""
+    return Law(work or Work(), one, two, cov, m1, m2, same)
 
 
 def gram(subscripts: str, x: Tensor, y: Tensor, work: Work | None = None) -> Tensor:
@@ -92,7 +94,7 @@ def ranked(x: Any, data: Inputs, rank: int) -> Tensor:
     return t.reshape((1,) * (rank - t.dim()) + tuple(t.shape[max(0, t.dim() - rank) :]))
 
 
-def fit(x: Any, *dims: tuple[int, int] | tuple[int, int, int]) -> Any:
+def fit(x: Any, *dims: tuple[int, ...]) -> Any:
     """Dimensions `(dim, size)` cut, or filled with zeros, to the given sizes.
 
     With `(dim, size, own)` the axis has `own` elements: a dimension of size 1 that stands for several equal ones stays.

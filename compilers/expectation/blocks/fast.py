@@ -115,8 +115,8 @@ def _tabulated(f: Fn, g: Fn, geometry: Geometry) -> Tensor | None:
     """Entries from a table, those near |r| = 1 among them."""
     if not (f.centred and g.centred):
         return None
-    given = (k.double() for k in (geometry.k11, geometry.k22, geometry.k12))
-    found = tabulated(f, g, gauss(*given, None, None), (geometry.one, geometry.two))
+    k11, k22, k12 = (k.double() for k in (geometry.k11, geometry.k22, geometry.k12))
+    found = tabulated(f, g, gauss(k11, k22, k12, None, None), (geometry.one, geometry.two))
     if found is None:
         return None
     report("quadrature", found[1])

@@ -31,7 +31,7 @@ class Variance:
         self, k: Tensor, of: Variance | None = None, pick: Pick | None = None, gathered: bool = False
     ) -> None:  # fmt: skip
         self.k, self._of, self._pick = k, of, pick
-        self.gathered = gathered or (of is not None and of.gathered)
+        self.gathered: bool = gathered or (of is not None and of.gathered)
         self._made: dict[Any, tuple[list[Tensor], Any]] = {}
 
     @property
