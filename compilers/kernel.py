@@ -204,9 +204,9 @@ class Kernel:
             kept=STORES,
         )
 
-        def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
+        def counted(*given: Any) -> dict[str, Any]:
             self.calls += 1
-            out: dict[str, Any] = pairs(a, b, wanted)
+            out: dict[str, Any] = pairs(*given)
             return out
 
         pairs = module.pairs
