@@ -140,7 +140,7 @@ class Kernel:
             task = stores.Task(kernel, kernel._run, get, one, two)
             sides = partial(stores.chosen_tile, task, self._recursion(get))
             return stores.gram(task, sides, path, limits, hands, force)
-        stores.refuse_hands(self.program.name, hands, parts.why)
+        stores.refuse_cluster(self.program.name, hands, parts.why)
         program, memory = self._program_for(parts.rest, given), limits.memory or SAMPLES
         draws = stores.Draws(program, parts.rest, one, two, self.options, memory, parts.why, limits.progress)
         some = stores.SampledTask(kernel, kernel._run, get, one, two, draws)
