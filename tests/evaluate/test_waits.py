@@ -26,7 +26,7 @@ class Waits(TorchDispatchMode):
     """Operations whose result the host reads, or whose shape depends on values."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.found: list[str] = []
 
     def __torch_dispatch__(self, f: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
