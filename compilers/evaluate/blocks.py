@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -86,6 +87,7 @@ class Blocks:
         self.differentiable = tracked(one, two)
         self.compiled = None if self.differentiable else compiled
         self.buffers = self._new_buffers()
+        self._looks_later = one.device.type not in LOOKING and not self.differentiable
         self._rows: tuple[slice, Any] | None = None
         self._single: dict[str, list[Tensor]] = {}
 
@@ -174,6 +176,12 @@ class Blocks:
         return True
 
     def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[Key, Tensor]:
+        if self._looks_later:
+            first = replace(self.work(self._own(rows, cols)), extremes=[])
+            out = keyed(self.pairs(a, b, self.get, first))
+            if not first.has_near:
+                return out
+            self._looks_later = False  # where one block has near pairs, others have
         work = self.work(self._own(rows, cols), a.data.dtype == torch.float32 and not self.differentiable)
         out = keyed(self.pairs(a, b, self.get, work))
         if work.near is not None:
@@ -237,6 +245,7 @@ class Again(Blocks):
         return out, {key: value for key, value in singles.items() if value is not None}
 
 
+LOOKING = ("cpu",)  # devices on which it costs nothing to look at a value while a block is computed
 OWN = 128  # inputs of which all pairs are computed for those with themselves
 ALL = slice(None)
 

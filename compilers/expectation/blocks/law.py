@@ -124,7 +124,7 @@ class Law:
 
     @property
     def own(self) -> int | None:
-        """The entries of the block whose two variables are one (see `_own`)."""
+        """The entries of the block whose two variables are one (see `_paired`)."""
         if self._own is None:
             self._own = (self._own_entries(),)
         return self._own[0]
@@ -133,7 +133,10 @@ class Law:
         one, two = map(as_variance, self.sides)
         if not self.work.own or one.gathered or two.gathered:
             return None
-        return _own(one.k, two.k, self.k12, self.same)
+        found = _paired(one.k, two.k, self.k12)
+        if found is None or self.work.extremes is not None:
+            return found if self.same else None
+        return found if _is_own(one.k, two.k, self.k12, self.same, found) else None
 
     def geometry(self, noise: tuple[float, float] = (0.0, 0.0)) -> Geometry:
         """Correlations of u and v with noises added; those of other noises are dropped."""
@@ -183,6 +186,10 @@ class Geometry:
         r = r.mul_(other) if covers(r, other) else r * other
         if self.own is not None:
             diagonal(r, self.own).zero_()  # these are taken apart
+        if self.work.extremes is not None:
+            self.work.extremes.append(torch.stack(torch.aminmax(r)))
+            self._near = (None,)
+            return r
         self._near = (near(r),)
         bound = 1 - 0.5 * NEAR[r.dtype]  # near entries are taken again; √(1 − r²) stays away from 0
         return r if self._near[0] is None else r.clamp_(-bound, bound)
@@ -249,27 +256,27 @@ def as_diagonal(flat: Tensor, paired: int) -> Tensor:
     return flat if paired else flat.movedim(0, -1)
 
 
-def _own(k11: Tensor, k22: Tensor, k12: Tensor, same: bool) -> int | None:
-    """How many axes of both copies pair up in the entries whose two variables are one; None without such entries.
-
-    In a block of inputs with themselves they are those of one input twice, where the covariance is bitwise the
-    variance, or, when u and v are the `same` variable of two inputs, up to rounding.
-    """
+def _paired(k11: Tensor, k22: Tensor, k12: Tensor) -> int | None:
+    """How many axes of both copies pair up in the entries of one input twice; None where the shapes have none."""
     if k11.dim() != k12.dim() or k12.dim() < 2 or k11.shape[1] != 1 or k22.shape[0] != 1:
         return None
     if k12.shape[0] != len(k11) or k12.shape[1] != len(k11) or k11.numel() != k22.numel():
         return None
     half, odd = divmod(k12.dim() - 2, 2)
     if k11.shape[2:] == k12.shape[2:] == k22.shape[2:]:
-        paired, flat = 0, k11[:, 0]
-    elif not odd and k11.shape[2 : 2 + half] == k12.shape[2 : 2 + half] == k12.shape[2 + half :]:
-        paired, flat = half, k11[:, 0].reshape(len(k11), *k11.shape[2 : 2 + half])
-        if k11.numel() != flat.numel() or k22.shape[2 + half :] != k12.shape[2 + half :]:
-            return None
-    else:
+        return 0
+    if odd or not k11.shape[2 : 2 + half] == k12.shape[2 : 2 + half] == k12.shape[2 + half :]:
         return None
+    alone = len(k11) * k11.shape[2 : 2 + half].numel()
+    return half if k11.numel() == alone and k22.shape[2 + half :] == k12.shape[2 + half :] else None
+
+
+def _is_own(k11: Tensor, k22: Tensor, k12: Tensor, same: bool, paired: int) -> bool:
+    """Are the variables of these entries one: is the covariance bitwise the variance of both, or, of the `same`
+    variable of two inputs, up to rounding?
+    """
     if not torch.equal(k11.reshape(-1), k22.reshape(-1)):
-        return None
+        return False
+    flat = k11[:, 0].reshape(len(k11), *k11.shape[2 : 2 + paired]) if paired else k11[:, 0]
     found, wanted = diagonal(k12, paired), as_diagonal(flat, paired)
-    equal = torch.allclose(found, wanted, rtol=NEAR[k12.dtype], atol=0) if same else torch.equal(found, wanted)
-    return paired if equal else None
+    return torch.allclose(found, wanted, rtol=NEAR[k12.dtype], atol=0) if same else torch.equal(found, wanted)

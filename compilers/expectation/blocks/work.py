@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.blocks.buffers import Buffers
+from netsor.compilers.expectation.blocks.fused import NEAR
 
 
 @dataclass
@@ -19,7 +20,8 @@ class Work:
 
     `own`: its rows are its columns, one input by one. `watching`: pairs too near |ρ| = 1 for the dtype are not taken
     again entry by entry but marked in `near` `[n, m]`. `tangents`: expectations of derivatives are asked for after
-    those of the functions.
+    those of the functions. With a list of `extremes` the block is a first pass, in which no value decides what is done:
+    the least and largest r of each law stand there, and where one is near ±1 the block has to be computed again.
     """
 
     own: bool = False
@@ -27,6 +29,15 @@ class Work:
     tangents: bool = False
     buffers: Buffers | None = None
     near: Tensor | None = field(default=None, repr=False)
+    extremes: list[Tensor] | None = field(default=None, repr=False)
+
+    @property
+    def has_near(self) -> bool:
+        """Has a first pass met a pair too near |ρ| = 1 for it?"""
+        if not self.extremes:
+            return False
+        found = torch.stack(self.extremes).abs().amax()
+        return not bool(found <= 1 - NEAR[found.dtype])
 
     def mark(self, mask: Tensor) -> None:
         """Pairs of inputs in which some entry of the mask is set."""
