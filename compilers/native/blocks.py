@@ -14,9 +14,9 @@ from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.series import hermite
 from netsor.compilers.native.columns import evaluate
+from netsor.compilers.native.compiler import loads
 from netsor.compilers.native.library import Batch, Library
 from netsor.compilers.native.tables import Terms, padded, tables
-from netsor.errors import UnsupportedError
 
 OFTEN = 16  # with more than one pair in so many beyond the series, torch takes the band
 SELDOM = 200  # the same in float64, where such pairs take a table or a quadrature each
@@ -31,10 +31,15 @@ Table = tuple[Tensor, Tensor, Terms]  # coefficients of both sides
 
 
 class Native:
-    """The pairs of one kernel; `make` gives the library for a dtype, `kept` quantities stand in each batch."""
+    """The pairs of one kernel; `make` gives the library for a dtype, `kept` quantities stand in each batch.
 
-    def __init__(self, make: Callable[[torch.dtype], Library], kept: int, threads: int | None = None) -> None:
-        self.make, self.kept, self._threads = make, kept, threads
+    `needed`: torch takes no pairs where the compiler fails.
+    """
+
+    def __init__(
+        self, make: Callable[[torch.dtype], Library], kept: int, threads: int | None = None, needed: bool = False
+    ) -> None:
+        self.make, self.kept, self._threads, self.needed = make, kept, threads, needed
         self._libraries: dict[torch.dtype, Library] = {}
 
     def library(self, dtype: torch.dtype) -> Library:
@@ -163,9 +168,7 @@ class Native:
         library = self.library(torch.float64)
         if library.pairs.series or not library.pairs.results:
             return None
-        try:
-            library.load()
-        except UnsupportedError:  # the compiler has failed since it made the other one
+        if not loads(library, self.needed):  # the compiler has failed since it made the other one
             return None
         one, two = self._batches(library, a, b)
         order = rows.argsort(stable=True)

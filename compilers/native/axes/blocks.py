@@ -18,8 +18,8 @@ from netsor.compilers.native.axes.library import Library, Source
 from netsor.compilers.native.axes.printing.reader import PLAIN
 from netsor.compilers.native.axes.sides import Shapes, Sides
 from netsor.compilers.native.columns import Column, evaluate
+from netsor.compilers.native.compiler import loads
 from netsor.compilers.native.expectations import Missing
-from netsor.errors import UnsupportedError
 
 OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
 FEW = (4, 32)  # elements of an axis of inputs that nobody has seen
@@ -27,14 +27,17 @@ SIDE = 256  # inputs of a side of a block
 
 
 class Tiles:
-    """The blocks of one kernel; `make` gives the library for a dtype and shapes."""
+    """The blocks of one kernel; `make` gives the library for a dtype and shapes. `needed`: torch takes no band where
+    the compiler fails.
+    """
 
     has_series = False
 
     def __init__(
-        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None
-    ) -> None:
-        self.sides, self.make, self._threads = sides, make, threads
+        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None,
+        needed: bool = False,
+    ) -> None:  # fmt: skip
+        self.sides, self.make, self._threads, self.needed = sides, make, threads, needed
         self._libraries: dict[tuple[torch.dtype, Shapes], Library | str] = {}
         self._usual: dict[Any, Library | str] = {}
 
@@ -102,9 +105,7 @@ class Tiles:
         library = self.library(a.data.dtype, self.sides.shapes(a, b))
         if isinstance(library, str):
             return None
-        try:
-            library.load()
-        except UnsupportedError:  # the compiler has failed since it made that of the usual sizes
+        if not loads(library, self.needed):  # the compiler has failed since it made that of the usual sizes
             return None
         one, two, plain = self._tables(library.tiles, a, b)
         n, m = band.shape
@@ -135,9 +136,7 @@ class Tiles:
         library = self.library(torch.float64, self.sides.shapes(a, b))
         if isinstance(library, str) or not library.results:
             return None
-        try:
-            library.single.load()
-        except UnsupportedError:  # the compiler has failed since it made the other one
+        if not loads(library.single, self.needed):  # the compiler has failed since it made the other one
             return None
         out = [torch.empty((len(rows), *own), dtype=library.dtype) for own in library.shapes]
         near = torch.zeros(len(rows), dtype=torch.bool)
