@@ -23,13 +23,13 @@ from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
 from netsor.compilers.evaluate.arguments import Arrays, Get, Params, as_device, as_dtype, known_sizes, wanted_names
-from netsor.compilers.evaluate.diagonal import diagonals
 from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
 from netsor.compilers.lowering.module import signature
 from netsor.compilers.native.choice import Backends
+from netsor.compilers.predict.diagonal import diagonals
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
 from netsor.passes.bind import bind
@@ -135,12 +135,12 @@ class Kernel:
             two = None
         kernel = copy.copy(self)
         if parts.exact:
-            kernel.backends = self.backends.settled(parts.exact, self._recursion)  # whatever a block alone takes
+            kernel.backends = self.backends.settled(parts.exact, self._recursion, one)  # whatever a block alone takes
         if not parts.rest:
             task = stores.Task(kernel, kernel._run, get, one, two)
             sides = partial(stores.chosen_tile, task, self._recursion(get))
             return stores.gram(task, sides, path, limits, hands, force)
-        stores.refuse_hands(self.program.name, hands, parts.why)
+        stores.refuse_cluster(self.program.name, hands, parts.why)
         program, memory = self._program_for(parts.rest, given), limits.memory or SAMPLES
         draws = stores.Draws(program, parts.rest, one, two, self.options, memory, parts.why, limits.progress)
         some = stores.SampledTask(kernel, kernel._run, get, one, two, draws)
@@ -204,9 +204,9 @@ class Kernel:
             kept=STORES,
         )
 
-        def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
+        def counted(*given: Any) -> dict[str, Any]:
             self.calls += 1
-            out: dict[str, Any] = pairs(a, b, wanted)
+            out: dict[str, Any] = pairs(*given)
             return out
 
         pairs = module.pairs

@@ -15,10 +15,11 @@ from netsor import ir
 from netsor.compilers.derive import nodes
 from netsor.compilers.derive.entries import indices, traversal, values
 from netsor.compilers.derive.entries.arithmetic import rewrite
+from netsor.compilers.limit import questions
 from netsor.compilers.lowering.plan import order
 
 ROOT = Path(__file__).parents[1]
-UNIONS = (ir.Line, ir.Size, values.Value, indices.Index, nodes.AnyNode, order.Statement)
+UNIONS = (ir.Line, ir.Size, values.Value, indices.Index, nodes.AnyNode, order.Statement, questions.Question)
 
 # Functions that look for some classes and treat all others alike, which is right for any new one. It only shrinks.
 CHAINS = {
@@ -90,7 +91,7 @@ def _copy(to: Path) -> None:
     """The files that define the unions."""
     plan = (f"compilers/lowering/plan/{part}.py" for part in ("arrays", "operations", "order", "positions"))
     entries = (f"compilers/derive/entries/{part}.py" for part in ("indices", "values"))
-    for file in ("netsor/ir.py", "compilers/derive/nodes.py", *entries, *plan):
+    for file in ("netsor/ir.py", "compilers/derive/nodes.py", "compilers/limit/questions.py", *entries, *plan):
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, to / file)
 
@@ -142,7 +143,7 @@ KNOW_INDEX_FORMS = {"netsor/indexing.py", "netsor/text/notation.py"}
 
 # Every pass over lines: what a new rule has to be told to.
 KNOW_LINES = {
-    "compilers/derive/nodes.py", "compilers/derive/rules.py", "compilers/finite/execute.py",
+    "compilers/derive/nodes.py", "compilers/derive/rules.py", "netsor/run/execute.py",
     "compilers/limit/exact.py", "compilers/limit/outputs.py", "compilers/lowering/build/data.py",
     "compilers/sampler/linear.py", "compilers/sampler/paths.py", "netsor/checker/regularity/scalars.py",
     "netsor/checker/typing/lines.py", "netsor/checker/typing/structure.py", "netsor/facts.py",
@@ -154,13 +155,14 @@ KNOW_LINES = {
 
 # Everything that reads values.
 KNOW_VALUES = {
-    "compilers/budget/cost.py", "compilers/budget/memory.py", "compilers/lowering/build/values.py",
-    "compilers/render/structure.py", "compilers/render/writer.py", "compilers/symbolic/kernels.py",
+    "compilers/lowering/build/values.py", "compilers/render/structure.py", "compilers/render/writer.py",
+    "compilers/symbolic/kernels.py",
 }  # fmt: skip
 
 # Everything that reads the statements of a plan, whatever they are.
 KNOW_STATEMENTS = {
-    "compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py", "compilers/native/statements.py",
+    "compilers/budget/statements.py", "compilers/lowering/printing/arrays.py",
+    "compilers/lowering/printing/order.py", "compilers/native/statements.py",
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class Placed:
     def _entries(self, out: Tensor, value: Tensor, rows: Tensor, cols: Tensor) -> None:
         value = value.to(out.dtype)
         if self.symmetric:
-            value = torch.where((rows == cols).view(-1, *[1] * (value.dim() - 1)), _square_symmetrised(value), value)
+            value = torch.where((rows == cols).view(-1, *[1] * (value.dim() - 1)), square_symmetrised(value), value)
             out[cols, rows] = mirrored(value[:, None])[0]
         out[rows, cols] = value
 
@@ -100,8 +100,8 @@ class Compiled(Protocol):
     def entries(
         self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
     ) -> tuple[dict[Key, Tensor], Tensor] | None:
-        """The kernels of pairs (rows[k], cols[k]) in float64, `twice` those of one input, and which are too near even
-        so; None when the module has to compute them.
+        """The kernels of pairs (rows[k], cols[k]) in float64, to the digits of float32, `twice` those of one input, and
+        which are too near even so; None when the module has to compute them.
         """
 
 
@@ -156,7 +156,7 @@ def symmetrised(value: Tensor) -> Tensor:
     return found.permute(back).contiguous()
 
 
-def _square_symmetrised(value: Tensor) -> Tensor:
+def square_symmetrised(value: Tensor) -> Tensor:
     """The same for every `[*axes, *axes′]` of `[k, *axes, *axes′]`."""
     size = value.shape[1 : 1 + (value.dim() - 1) // 2].numel()
     return _upper(value.reshape(len(value), size, size)).reshape(value.shape)

@@ -63,7 +63,19 @@ class Applied:
     args: tuple[Column | float, ...]
 
 
-Column = Kept | InverseRoot | Root | Own | Computed | Applied
+@dataclass(frozen=True)
+class Mixed:
+    """Σ over the positions of a column `[positions, features]` by weights of a shape, of their second index, or of
+    their first.
+    """
+
+    weights: Column
+    of: Column
+    shape: tuple[int, int]
+    first: bool
+
+
+Column = Kept | InverseRoot | Root | Own | Computed | Applied | Mixed
 
 
 def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
@@ -81,6 +93,10 @@ def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
             return OPERATIONS[column.op](*_arguments(column.args, kept))
         case Applied():
             return torch_function(column.f, column.symbols)(*_arguments(column.args, kept))
+        case Mixed():
+            weights = evaluate(column.weights, kept).unflatten(-1, column.shape)
+            weights = weights.mT if column.first else weights
+            return (weights @ evaluate(column.of, kept).unflatten(-1, (weights.shape[-1], -1))).flatten(1)
         case _:
             assert_never(column)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 import sympy as sp
 
@@ -13,7 +13,6 @@ from netsor.compilers.derive.entries.traversal import children
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Constant,
     Entry,
     Expect,
     FeatureDim,
@@ -107,7 +106,7 @@ def operations(v: Value) -> tuple[sp.Expr, sp.Expr]:
             return ops + 1, expectations
         case Expect() | Radial():
             return ops, expectations + 1
-        case Num() | Access() | Given() | Constant() | SizeValue() | FeatureDim() | Ind():
+        case Num() | Access() | Given() | SizeValue() | FeatureDim() | Ind():
             return ops, expectations
         case _:
             assert_never(v)
@@ -161,7 +160,7 @@ def _product(term: sp.Expr) -> str:
     return "·".join(([] if number == 1 and parts else [str(number)]) + parts)
 
 
-def _rank(base: Any) -> tuple[int, str]:
+def _rank(base: sp.Expr) -> tuple[int, str]:
     return ({N: 0, M: 1}.get(base, 2), str(base))
 
 

@@ -17,9 +17,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Set
 from contextlib import suppress
-from typing import Any, BinaryIO, NoReturn, Protocol
+from dataclasses import replace
+from typing import IO, Any, NoReturn, Protocol
 
 import torch
+
+from netsor.errors import Diagnostic, NetsorError
 
 QUIET = ("tqdm_monitor", "netsor_")  # beginnings of the names of threads that wait and hold nothing
 START = """
@@ -29,7 +32,29 @@ from netsor.compilers.store.processes import main
 main()
 """
 
-Life = Callable[[BinaryIO, BinaryIO], None]  # reads orders until there are none, and answers each
+Life = Callable[[IO[bytes], IO[bytes]], None]  # reads orders until there are none, and answers each
+
+
+Failure = tuple[type[Exception], Any] | None  # an error as it travels: its class and what it says
+
+
+def failure_of(step: Callable[[], object]) -> Failure:
+    """What went wrong in a step, as it travels."""
+    try:
+        step()
+    except NetsorError as error:
+        return type(error), error.diagnostic
+    except Exception as error:
+        return RuntimeError, f"{type(error).__name__}: {error}"
+    return None
+
+
+def raised(failure: Failure, where: str = "") -> None:
+    """Raise here what went wrong elsewhere."""
+    if failure is None:
+        return
+    kind, said = failure
+    raise kind(replace(said, message=where + said.message) if isinstance(said, Diagnostic) else where + said)
 
 
 class Ended(Exception):
@@ -66,7 +91,7 @@ class Fork:
 class Process:
     """A child, and our ends of its pipes. Orders and answers may pass in any thread, the rest is for the parent's."""
 
-    def __init__(self, child: Child, orders: BinaryIO, answers: BinaryIO) -> None:
+    def __init__(self, child: Child, orders: IO[bytes], answers: IO[bytes]) -> None:
         self.child, self._orders, self._answers = child, orders, answers
 
     def send(self, order: Any) -> None:
@@ -174,7 +199,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its processes
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is no answer
-    try:
-        pickle.load(sys.stdin.buffer)(sys.stdin.buffer, answers)
-    except (EOFError, BrokenPipeError):
-        os._exit(0)
+    lives: list[Life] = []
+    failure = failure_of(lambda: lives.append(pickle.load(sys.stdin.buffer)))
+    with suppress(EOFError, BrokenPipeError):  # the parent has ended
+        if failure is None:
+            lives[0](sys.stdin.buffer, answers)
+        pickle.dump(failure, answers)
+        answers.flush()
+    os._exit(0)

@@ -8,12 +8,15 @@ from generate import programs
 from hypothesis import given, settings
 from interp import Interpreter
 
+import netsor as ns
 from netsor import ir
 from netsor.build.program import Program
 from netsor.checker.regularity.scalars import ranges
+from netsor.facts import input_vectors
 from netsor.passes.backward import backprop
 from netsor.programs import BUILTIN
-from netsor.run.lines import execute, generic
+from netsor.run.draws import covariance
+from netsor.run.lines import execute, generic, natural
 from netsor.run.shapes import Sizes, fitting
 
 
@@ -57,3 +60,48 @@ def test_generated(p: Program) -> None:
         given_scalar = isinstance(_line(p, v), ir.InputScalar) or v.kind == "C"
         if not given_scalar:
             assert (finite >= b.low - slack).all() and (finite <= b.high + slack).all(), v
+
+
+# ---------------------------------------------------------------- what is drawn
+
+
+def _family(c: float) -> Program:
+    """A vector that covaries with all elements of a family, and a family with a covariance over its axis."""
+    p = ns.Program("family")
+    n, x = p.width("n"), p.data("x", axes=("t",))
+    a = p.vector("a", n, var=1, mean=0.5, axes=("t",))
+    b = p.vector("b", n, var=1, multiplier=2, cov={a: c})
+    d = p.vector("d", n, axes=("s",), axis_cov=[[2, 1], [1, 3]])
+    h = p.matrix("U", n, x) @ x + ns.tanh(a + b)
+    p.output(p.readout("v", n), ns.tanh(p.matrix("W", n, n) @ ns.tanh(h)).mean("t") + d.mean("s"))
+    return p
+
+
+def test_vectors_have_the_covariances_of_their_lines() -> None:
+    """Of all elements, between a vector and a family too: E u v over 10⁵ coordinates, to five standard errors."""
+    vectors, n = [v for v in input_vectors(_family(0.3).lines) if not v.readout], 100_000
+    sizes = fitting(vectors, n)
+    values = natural(vectors, sizes, np.random.default_rng(0))
+    rows = {v.out: (values[v.out] / float(v.multiplier) - float(v.mean)).reshape(-1, n) for v in vectors}
+    for u in vectors:
+        for v in vectors:
+            want, bound = covariance(u, v, sizes), 5 * np.sqrt(2 * float(3 * 3) / n)
+            np.testing.assert_allclose(rows[u.out] @ rows[v.out].T / n, want, atol=bound)
+
+
+def test_covariances_with_a_family_are_those_of_its_elements() -> None:
+    """b covaries 0.9 with each of independent a[t]: Σ 0.81 > 1."""
+    assert ns.check(_family(0.3)).ok
+    (found,) = [d for d in ns.check(_family(0.9)).diagnostics if d.severity == "error"]
+    assert found.code == "NT112" and "a, b" in found.message
+
+
+@pytest.mark.parametrize("array", [[1.0, 2.0, 3.0, 4.0, 5.0], [1.0, -1.0], "position"])
+def test_arrays_over_axes_of_the_data_say_their_sizes(array: list[float] | str) -> None:
+    p = ns.Program("array")
+    n, x = p.width("n"), p.data("x", axes=("t",))
+    w = p.matrix("W", n, n)
+    y = w @ (p.constant(array, axes=("t",)) * ns.tanh(p.matrix("U", n, x) @ x))
+    p.output(p.readout("v", n), (w.T @ ns.tanh(y)).mean("t"))
+    assert fitting(p.lines, 4).shape(y.var)[0] == (3 if array == "position" else len(array))
+    assert ns.check(p) is not None

@@ -19,8 +19,8 @@ from netsor.compilers.finite import run
 from netsor.compilers.finite.arrays import sample
 from netsor.compilers.finite.inputs import bind
 from netsor.compilers.finite.network import Network
-from netsor.compilers.finite.order import steps
 from netsor.errors import InputError, ProgramError
+from netsor.run.order import steps
 
 # ---------------------------------------------------------------- convergence
 

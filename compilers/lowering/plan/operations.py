@@ -81,26 +81,44 @@ class Expect1(Making):
 
 
 @dataclass(frozen=True)
-class Expect2(Making):
-    """E f(u)g(v). `same`: one variable of two inputs; `slope`: E f′(u)g′(v) of the same is asked for later."""
+class Variance(Making):
+    """The variances of a variable of each input, of which expectations make functions once."""
 
-    f: sp.Expr
-    g: sp.Expr
+    of: Operand
+
+
+@dataclass(frozen=True)
+class Law(Making):
+    """(u, v) of these variances, covariance and means, for the expectations that read it next; its layout is theirs.
+
+    `same`: one variable of two inputs.
+    """
+
     covariances: tuple[Operand, Operand, Operand]
     means: tuple[Operand | None, Operand | None]
     same: bool
+
+
+@dataclass(frozen=True)
+class Expect2(Making):
+    """E f(u)g(v) under a law; `slope`: E f′(u)g′(v) under it is asked for later."""
+
+    f: sp.Expr
+    g: sp.Expr
+    law: Name
     slope: bool
 
 
 @dataclass(frozen=True)
 class ExpectJ(Making):
-    """E F(z0, z1, …; c0, c1, …): the upper triangle of the covariance, row by row; `kinks` as `joint` takes them."""
+    """E F(z0, z1, …; c0, c1, …): the covariance's upper triangle by rows; `kinks` and `bounded` as in `joint`."""
 
     f: sp.Expr
     symbols: tuple[sp.Symbol, ...]
     covariances: tuple[Operand, ...]
     means: tuple[Operand | None, ...]
     kinks: tuple[int, ...] | None
+    bounded: bool
     params: tuple[Operand, ...]
 
 
@@ -133,4 +151,4 @@ class Placed(View):
 
 
 Arithmetic = Add | Mul | Apply | Box | Contract | Total | Softmax
-Expectation = Expect1 | Expect2 | ExpectJ | Square | Radial | Placed
+Expectation = Variance | Law | Expect1 | Expect2 | ExpectJ | Square | Radial | Placed

@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import blocks
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.expectation.blocks.fused import NEAR
+from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
 from netsor.compilers.expectation.report import report
-from netsor.compilers.native.axes.library import Library
+from netsor.compilers.native.axes.library import Library, Source
 from netsor.compilers.native.axes.printing.reader import PLAIN
 from netsor.compilers.native.axes.sides import Shapes, Sides
 from netsor.compilers.native.columns import Column, evaluate
+from netsor.compilers.native.compiler import loads
 from netsor.compilers.native.expectations import Missing
-from netsor.errors import UnsupportedError
 
 OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
 FEW = (4, 32)  # elements of an axis of inputs that nobody has seen
@@ -26,15 +27,19 @@ SIDE = 256  # inputs of a side of a block
 
 
 class Tiles:
-    """The blocks of one kernel; `make` gives the library for a dtype and shapes."""
+    """The blocks of one kernel; `make` gives the library for a dtype and shapes. `needed`: torch takes no band where
+    the compiler fails.
+    """
 
     has_series = False
 
     def __init__(
-        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None
-    ) -> None:
-        self.sides, self.make, self._threads = sides, make, threads
+        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None,
+        needed: bool = False,
+    ) -> None:  # fmt: skip
+        self.sides, self.make, self._threads, self.needed = sides, make, threads, needed
         self._libraries: dict[tuple[torch.dtype, Shapes], Library | str] = {}
+        self._usual: dict[Any, Library | str] = {}
 
     @property
     def is_there(self) -> bool:
@@ -43,8 +48,13 @@ class Tiles:
 
     def obstacle(self) -> str | None:
         """What keeps the kernel, whatever the sizes of its inputs, from having tiles."""
-        found = [self._at_size(size) for size in FEW]
-        return None if any(isinstance(library, Library) for library in found) else str(found[-1])
+        why = ""
+        for size in FEW:
+            found = self._at_size(size)
+            if isinstance(found, Library):
+                return None
+            why = found
+        return why
 
     def _at_size(self, size: int) -> Library | str:
         """The library of inputs all of whose axes have this size."""
@@ -53,7 +63,10 @@ class Tiles:
     def usual(self, one: Inputs) -> Library | str:
         """The library for inputs of these sizes, both sides alike."""
         sizes = one.features()
-        return self.library(one.dtype, self.sides.nominal(sizes.__getitem__))
+        key = one.dtype, tuple(sizes.items())
+        if key not in self._usual:
+            self._usual[key] = self.library(one.dtype, self.sides.nominal(sizes.__getitem__))
+        return self._usual[key]
 
     def library(self, dtype: torch.dtype, shapes: Shapes) -> Library | str:
         """The library, or why there is none."""
@@ -67,21 +80,23 @@ class Tiles:
 
     # ------------------------------------------------------------ quantities of each input
 
-    def _tables(self, library: Library, a: Any, b: Any) -> list[list[Tensor]]:
+    def _tables(self, source: Source, a: Any, b: Any) -> list[list[Tensor]]:
         """What the tiles read of each input, `[samples, elements]`; of one batch with itself once."""
-        known: dict[Any, Tensor] = {}
+        known: dict[tuple[int, int], Tensor] = {}
         kept = [self.sides.flattened(a)]
         kept.append(kept[0] if a is b else self.sides.flattened(b))
 
-        def table(each: Any, side: int, column: Column, size: int) -> Tensor:
-            key = 0 if a is b else side, column, size
+        def table(each: Any, side: int, number: int, column: Column, size: int) -> Tensor:
+            key = 0 if a is b else side, number
             if key not in known:
                 found = evaluate(column, kept[side]).to(each.data.dtype)
                 known[key] = found.expand(each.data.samples, size).contiguous()
             return known[key]
 
         sides = ((a, 0, 1), (b, 1, 2), (b, 1, PLAIN))
-        return [[table(each, side, *column) for column in library.columns[copy]] for each, side, copy in sides]
+        return [[table(each, side, number, *column)
+                 for number, column in zip(source.numbers[copy], source.columns[copy], strict=True)]
+                for each, side, copy in sides]  # fmt: skip
 
     # ------------------------------------------------------------ bands
 
@@ -90,11 +105,9 @@ class Tiles:
         library = self.library(a.data.dtype, self.sides.shapes(a, b))
         if isinstance(library, str):
             return None
-        try:
-            library.load()
-        except UnsupportedError:  # the compiler has failed since it made that of the usual sizes
+        if not loads(library, self.needed):  # the compiler has failed since it made that of the usual sizes
             return None
-        one, two, plain = self._tables(library, a, b)
+        one, two, plain = self._tables(library.tiles, a, b)
         n, m = band.shape
         near: list[Tensor] = []
         for rows, cols in blocks(n, m, SIDE, band.own):
@@ -112,21 +125,37 @@ class Tiles:
         report("closed form", 0.0)
         return Near(*torch.cat(near).unbind(1))
 
-    def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> None:
-        """None: single pairs of inputs with axes are left to the module."""
+    def entries(
+        self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
+    ) -> tuple[dict[Key, Tensor], Tensor] | None:
+        """The kernels of pairs (rows[k], cols[k]) of two batches in float64, to the digits of float32, and which are
+        near |ρ| = 1 even so.
+
+        None when torch has to take them.
+        """
+        library = self.library(torch.float64, self.sides.shapes(a, b))
+        if isinstance(library, str) or not library.results:
+            return None
+        if not loads(library.single, self.needed):  # the compiler has failed since it made the other one
+            return None
+        out = [torch.empty((len(rows), *own), dtype=library.dtype) for own in library.shapes]
+        near = torch.zeros(len(rows), dtype=torch.bool)
+        pairs = rows.contiguous(), cols.contiguous(), twice.contiguous()
+        library.entries(*self._tables(library.single, a, b), out, near, pairs, 1 - TOLD, self.threads)
+        return dict(zip(library.results, out, strict=True)), near
+
+    @property
+    def threads(self) -> int:
+        return torch.get_num_threads() if self._threads is None else self._threads
 
     def _block(
         self, library: Library, one: list[Tensor], two: list[Tensor], plain: list[Tensor], shape: tuple[int, int],
         same: bool,
     ) -> _Block:  # fmt: skip
         """The kernels of some pairs; `same`: of inputs with themselves, those above the diagonal."""
-        # of blocks on the diagonal the fewest rows meet the first vector
-        pad = -shape[1] % library.lanes if same and library.torus is None else 0
         out = [torch.empty((*shape, *own), dtype=library.dtype) for own in library.shapes]
-        near = torch.empty(shape, dtype=torch.bool)
-        threads = torch.get_num_threads() if self._threads is None else self._threads
-        columns = [library.packed(t, pad) for t in two]
-        library(one, columns, plain, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype], threads)
+        near = torch.zeros(shape, dtype=torch.bool)
+        library(one, two, plain, out, near, 0 if same else -1, same, 1 - NEAR[library.dtype], self.threads)
         return _Block(out, near)
 
 

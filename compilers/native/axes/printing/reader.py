@@ -11,6 +11,7 @@ from netsor.compilers.native.body import Argument, Instruction, Ref, Side
 from netsor.compilers.native.printing.text import operation
 
 PLAIN = 3  # the copy that is the second input where all lanes are one pair
+LETTERS = {1: "a", 2: "b", PLAIN: "e"}  # of the arrays of an input
 
 
 class Tile(Protocol):
@@ -22,6 +23,8 @@ class Tile(Protocol):
     def address(self, buffer: Buffer, at: Index | None = None) -> str: ...
 
     def slot(self, side: Side, copy: int) -> int: ...
+
+    def is_vector(self, copy: int) -> bool: ...
 
 
 def loops(domain: Sequence[int], indent: str, steps: Sequence[int] = (), name: str = "d") -> Iterator[str]:
@@ -54,7 +57,7 @@ class Reader:
         if leaf.vector:
             self.declared.append(f"const T *restrict {name} = {leaf.vector};")
             return self._vector(name)
-        if leaf.buffer is None and (leaf.side is None or self._copy(leaf.side) != 2):
+        if leaf.buffer is None and (leaf.side is None or not self._is_vector(leaf.side)):
             text = leaf.text if leaf.side is None else self._element(leaf.side)
             whole = text if leaf.when is True else f"({leaf.when}) ? {text} : 0"
             self.declared.append(f"const T {name} = {whole};")
@@ -74,13 +77,16 @@ class Reader:
         copy, at = self._copy(side), side.at
         slot = self.tile.slot(side, copy)
         assert isinstance(at, Index)
-        if copy != 2:
-            return f"{'a' if copy == 1 else 'e'}{slot}[{at.text}]"
-        torus = self.cursor.torus
-        return f"b{slot} + {at.text} * L" if torus is None else f"b{slot} + {torus.second(at, side.size).text}"
+        name, torus = f"{LETTERS[copy]}{slot}", self.cursor.torus
+        if not self._is_vector(side):
+            return f"{name}[{at.text}]"
+        return f"{name} + {at.text} * L" if torus is None else f"{name} + {torus.second(at, side.size).text}"
 
     def _copy(self, side: Side) -> int:
         return PLAIN if side.copy == 2 and self.tile.has_offsets and self.cursor.torus is None else side.copy
+
+    def _is_vector(self, side: Side) -> bool:
+        return self.tile.is_vector(self._copy(side))
 
     def argument(self, arg: Argument) -> str:
         match arg:
@@ -96,7 +102,7 @@ class Reader:
     def _side(self, side: Side) -> str:
         if side not in self._sides:
             name = f"x{len(self._sides)}"
-            is_number = self._copy(side) != 2
+            is_number = not self._is_vector(side)
             kind = "T" if is_number else "T *restrict"
             self.declared.append(f"const {kind} {name} = {self._element(side)};")
             self._sides[side] = name if is_number else self._vector(name)

@@ -27,7 +27,7 @@ class Elements(Expectations):
             k12 = Value(self.body, self.body.add("same", k12.arg), k12.dtype)
         if formulas.rule(f, g) is None:
             raise Missing(f"an expectation of {f.name} and {g.name} by series on an axis")
-        found, size = self._general(f, g, k11, k22, k12)
+        found, size, steep = self._general(f, g, k11, k22, k12)
         mask = self._mask(k11, k22)
         if mask is not None:
             one = k11.arg
@@ -35,8 +35,7 @@ class Elements(Expectations):
             own = Value(self.body, Side(1, Own(f, g, one.column), one.at, one.size), k12.dtype)
             room = mask if same else twin(k11, k12).at_most(mask)
             found, size = room.chosen(own, found), room.chosen(0.0, size)
-        assert isinstance(size.arg, Ref)
-        self.body.sizes.append(size.arg)
+        self._near(size, steep)
         return found
 
     def _mask(self, k11: Value, k22: Value) -> Value | None:

@@ -19,6 +19,7 @@ from netsor.compilers.native.axes.walk.expectations import Elements
 from netsor.compilers.native.axes.walk.fields import broadcast, pointwise
 from netsor.compilers.native.axes.walk.formulas import applied
 from netsor.compilers.native.axes.walk.offsets import Offsets
+from netsor.compilers.native.axes.walk.products import Products
 from netsor.compilers.native.axes.walk.recurrences import loop, put, read_cell, wave
 from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
@@ -34,7 +35,7 @@ class Walk(State):
         shapes: Shapes, own: bool, series: dict[Series, int], torus: Torus | None = None,
     ) -> None:  # fmt: skip
         super().__init__(sides, get, functions, dtype, shapes, own, series, torus)
-        self.offsets = Offsets(self)
+        self.offsets, self.products = Offsets(self), Products(self)
         self._expectations: dict[Cursor, Elements] = {}
         self.run(plan.pairs.sizes)
         self.run(plan.pairs.body)
@@ -107,6 +108,7 @@ class Walk(State):
     def _permute(self, s: arrays.Permute) -> None:
         leads = self.leads(s.of)
         order = [k - leads for k in s.order[leads:]]
+        self.products.permuted(s.out, s.of, order)
         if not self.offsets.permuted(s.out, s.of, order):
             self.fields[s.out] = fields.permuted(self.field(s.of), order)
 
@@ -152,21 +154,25 @@ class Walk(State):
         rows, cols = ([axes.index(q) for q in own] for own in (s.rows, s.cols))
         found = sums.inner_product(self.scope, self.field(s.x), rows, self.field(s.y), cols, len(axes))
         self.fields[s.out] = self.keep(found)
+        self.products.gram(s, rows, cols)
 
     def _contract(self, s: operations.Contract) -> Field:
+        known = self.products.contracted(s)
+        if known is not None:
+            return self.keep(known)
         letters = [*s.kept, *(q for q, _ in s.sizes if q not in s.kept)]
         sizes = {q: self.size(size) for q, size in s.sizes}
         axes = [[letters.index(q) for q in own] for own in s.axes]
         operands = [self.field(x) for x in s.of]
         return sums.contracted(self.last, operands, axes, len(s.kept), [sizes[q] for q in letters])
 
-    def expect(self, s: operations.Expect2, f: Fn, g: Fn) -> None:
-        given = [self.field(x) for x in s.covariances]
+    def expect(self, s: operations.Expect2, law: operations.Law, f: Fn, g: Fn) -> None:
+        given = [self.field(x) for x in law.covariances]
 
         def make(cursor: Cursor, k: list[Value]) -> Value:
             if cursor not in self._expectations:
                 self._expectations[cursor] = Elements(cursor, self.own, self.series)
-            return self._expectations[cursor].value(f, g, k[0], k[1], k[2], s.same)
+            return self._expectations[cursor].value(f, g, k[0], k[1], k[2], law.same)
 
         shape = broadcast(*(x.shape for x in given))
         self.elements += count(shape)
