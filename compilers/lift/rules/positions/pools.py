@@ -47,6 +47,7 @@ def _max_pool(
 
 @rule("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def _max_pool_with_indices(L: Lifter, *more: Any) -> list[Any]:
+    L.step = SizedStep(L.step)
     return [_max_pool(L, *more), None]
 
 
