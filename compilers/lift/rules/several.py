@@ -45,7 +45,13 @@ def _prelu(L: Lifter, x: Tensor, slope: Tensor) -> Tensor:
 
 @rule("linalg_vector_norm")
 def _norm(
-    L: Lifter, x: Tensor, order: float = 2, dims: Sequence[int] | None = None, keepdim: bool = False, *, dtype: None = None
+    L: Lifter,
+    x: Tensor,
+    order: float = 2,
+    dims: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: None = None,
 ) -> Value:
     """(Σ x²)^½."""
     if order != 2:
