@@ -39,6 +39,7 @@ class Tiles:
     ) -> None:  # fmt: skip
         self.sides, self.make, self._threads, self.needed = sides, make, threads, needed
         self._libraries: dict[tuple[torch.dtype, Shapes], Library | str] = {}
+        self._usual: dict[Any, Library | str] = {}
 
     @property
     def is_there(self) -> bool:
@@ -62,7 +63,10 @@ class Tiles:
     def usual(self, one: Inputs) -> Library | str:
         """The library for inputs of these sizes, both sides alike."""
         sizes = one.features()
-        return self.library(one.dtype, self.sides.nominal(sizes.__getitem__))
+        key = one.dtype, tuple(sizes.items())
+        if key not in self._usual:
+            self._usual[key] = self.library(one.dtype, self.sides.nominal(sizes.__getitem__))
+        return self._usual[key]
 
     def library(self, dtype: torch.dtype, shapes: Shapes) -> Library | str:
         """The library, or why there is none."""
@@ -78,19 +82,21 @@ class Tiles:
 
     def _tables(self, source: Source, a: Any, b: Any) -> list[list[Tensor]]:
         """What the tiles read of each input, `[samples, elements]`; of one batch with itself once."""
-        known: dict[Any, Tensor] = {}
+        known: dict[tuple[int, int], Tensor] = {}
         kept = [self.sides.flattened(a)]
         kept.append(kept[0] if a is b else self.sides.flattened(b))
 
-        def table(each: Any, side: int, column: Column, size: int) -> Tensor:
-            key = 0 if a is b else side, column, size
+        def table(each: Any, side: int, number: int, column: Column, size: int) -> Tensor:
+            key = 0 if a is b else side, number
             if key not in known:
                 found = evaluate(column, kept[side]).to(each.data.dtype)
                 known[key] = found.expand(each.data.samples, size).contiguous()
             return known[key]
 
         sides = ((a, 0, 1), (b, 1, 2), (b, 1, PLAIN))
-        return [[table(each, side, *column) for column in source.columns[copy]] for each, side, copy in sides]
+        return [[table(each, side, number, *column)
+                 for number, column in zip(source.numbers[copy], source.columns[copy], strict=True)]
+                for each, side, copy in sides]  # fmt: skip
 
     # ------------------------------------------------------------ bands
 

@@ -126,10 +126,12 @@ class Library:
 
 
 class Source:
-    """A text, the columns that it reads of each side, and its library."""
+    """A text, the columns that it reads of each side, of which those with one `number` are alike, and its library."""
 
     def __init__(self, text: Text) -> None:
         self.source, self.columns = text.source, text.columns
+        alike: dict[Any, int] = {}
+        self.numbers = {copy: [alike.setdefault(c, len(alike)) for c in found] for copy, found in self.columns.items()}
         self._library: Any = None
 
     @property
