@@ -141,7 +141,8 @@ class Tiles:
         out = [torch.empty((len(rows), *own), dtype=library.dtype) for own in library.shapes]
         near = torch.zeros(len(rows), dtype=torch.bool)
         pairs = rows.contiguous(), cols.contiguous(), twice.contiguous()
-        library.entries(*self._tables(library.single, a, b), out, near, pairs, 1 - TOLD, self.threads)
+        one, two, plain = self._tables(library.single, a, b)
+        library.entries(one, two, plain, out, near, pairs, 1 - TOLD, self.threads)
         return dict(zip(library.results, out, strict=True)), near
 
     @property
