@@ -21,7 +21,7 @@ OFTEN = 16  # with more than one pair in so many beyond the series, torch takes 
 SELDOM = 200  # the same in float64, where such pairs take a table or a quadrature each
 
 PROBED = 64  # inputs of a side of the blocks that show how many terms are enough
-DEGREES = hermite.DEGREES[:2]  # coefficients of more take longer than what they spare
+DEGREES = hermite.DEGREES
 LISTED = 8  # one pair in so many can be near before a part is done again in halves
 AT_LEAST = 1 << 20  # near pairs that a list holds
 AT_ONCE = 1 << 25  # pairs between two reports of progress
@@ -40,10 +40,6 @@ class Native:
         if dtype not in self._libraries:
             self._libraries[dtype] = self.make(dtype)
         return self._libraries[dtype]
-
-    @property
-    def has_series(self) -> bool:
-        return any(library.pairs.series for library in self._libraries.values())
 
     @property
     def is_there(self) -> bool:
@@ -103,7 +99,8 @@ class Native:
             out = [first.data[0].new_empty(rows, len(second.data[0])) for _ in library.pairs.results]
             same, bound = own and start == 0, 1 - NEAR[library.dtype]
             run = library.band(first, second, sides.terms, out, None, range(rows), same, False, bound, 0, 1)
-            found = [x + y for x, y in zip(found, run.beyond, strict=True)]
+            twice = rows if same else 0  # pairs of one input, which no series has to serve
+            found = [x + max(0, y - twice) for x, y in zip(found, run.beyond, strict=True)]
         return [x * _share(library) > rows * min(m, PROBED) * len(starts) for x in found]
 
     # ------------------------------------------------------------ bands

@@ -230,12 +230,10 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
     found = formulas.rule(f, g)
     block = Block(k11, k22, k12, found[1] if found else (0.0, 0.0), same)
     if found is not None:
-        out = found[0](block)
+        out, near = found[0](block), block.near
         report("closed form", 0.0)
     elif mehler.serves(f, g, k12):
-        series = _series(f, g, block, slope)
-        if series is None or _mostly_near(block):
-            series = _tabulated(f, g, block)
+        series, near = _by_series(f, g, block, slope)
         if series is None:
             return None
         out = series
@@ -245,7 +243,17 @@ def pair(f: Fn, g: Fn, k11: Tensor, k22: Tensor, k12: Tensor, same: bool = False
         single = per_input(k11, ("own", f, g), lambda k: E11(f, g, k))
         flat = single.reshape(len(k11), *k12.shape[2 : 2 + block.own]) if block.own else single[:, 0]
         diagonal(out, block.own).copy_(_as_diagonal(flat, block.own))
-    return repaired(out, block.near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
+    return repaired(out, near, (k11, k22, k12), lambda a, b, c: engine.pair(f, g, gauss(a, b, c, None, None)))
+
+
+def _by_series(f: Fn, g: Fn, block: Block, slope: bool) -> tuple[Tensor | None, Tensor | None]:
+    """By Mehler's series, or by a table, and which entries have to be taken again."""
+    block.correlation  # noqa: B018 - finds those near |r| = 1
+    found = None if _mostly_near(block) else _series(f, g, block, slope)
+    if found is not None:
+        return found, block.near
+    # in float64 a table serves what is near, too
+    return _tabulated(f, g, block), None if block.k12.dtype == torch.float64 else block.near
 
 
 def _series(f: Fn, g: Fn, block: Block, slope: bool) -> Tensor | None:
@@ -280,8 +288,6 @@ def _tabulated(f: Fn, g: Fn, block: Block) -> Tensor | None:
     if found is None:
         return None
     report("quadrature", found[1])
-    if k12.dtype == torch.float64:
-        block.share["near"] = None  # what is near needs no second time
     return found[0].to(k12.dtype)
 
 

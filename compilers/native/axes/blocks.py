@@ -12,23 +12,29 @@ from netsor.compilers.budget.plan import blocks
 from netsor.compilers.evaluate.assembled import Band, Near, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR
-from netsor.compilers.expectation.report import report
+from netsor.compilers.expectation.report import record, report
+from netsor.compilers.expectation.series import hermite
 from netsor.compilers.native.axes.library import Library
 from netsor.compilers.native.axes.printing.reader import PLAIN
+from netsor.compilers.native.axes.series import Coefficients, Table, Tables, tables
 from netsor.compilers.native.axes.sides import Shapes, Sides
 from netsor.compilers.native.columns import Column, evaluate
 from netsor.compilers.native.expectations import Missing
 from netsor.errors import UnsupportedError
 
+DEGREES = hermite.DEGREES
+PROBED = 24  # inputs of a side that show how many coefficients are enough
+HELD = 1 << 26  # bytes of coefficients of the inputs of a block
 OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
 FEW = (4, 32)  # elements of an axis of inputs that nobody has seen
 SIDE = 256  # inputs of a side of a block
 
 
+Quantities = Callable[[int, Column, int], Tensor]  # of the first (0) or second (1) inputs, `[samples, elements]`
+
+
 class Tiles:
     """The blocks of one kernel; `make` gives the library for a dtype and shapes."""
-
-    has_series = False
 
     def __init__(
         self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None
@@ -67,21 +73,21 @@ class Tiles:
 
     # ------------------------------------------------------------ quantities of each input
 
-    def _tables(self, library: Library, a: Any, b: Any) -> list[list[Tensor]]:
-        """What the tiles read of each input, `[samples, elements]`; of one batch with itself once."""
-        known: dict[Any, Tensor] = {}
+    def _quantities(self, a: Any, b: Any) -> Quantities:
+        """Of one batch with itself once."""
         kept = [self.sides.flattened(a)]
         kept.append(kept[0] if a is b else self.sides.flattened(b))
+        known: dict[Any, Tensor] = {}
 
-        def table(each: Any, side: int, column: Column, size: int) -> Tensor:
+        def table(side: int, column: Column, size: int) -> Tensor:
+            each = (a, b)[side]
             key = 0 if a is b else side, column, size
             if key not in known:
                 found = evaluate(column, kept[side]).to(each.data.dtype)
                 known[key] = found.expand(each.data.samples, size).contiguous()
             return known[key]
 
-        sides = ((a, 0, 1), (b, 1, 2), (b, 1, PLAIN))
-        return [[table(each, side, *column) for column in library.columns[copy]] for each, side, copy in sides]
+        return table
 
     # ------------------------------------------------------------ bands
 
@@ -94,13 +100,17 @@ class Tiles:
             library.load()
         except UnsupportedError:  # the compiler has failed since it made that of the usual sizes
             return None
-        one, two, plain = self._tables(library, a, b)
+        quantities = self._quantities(a, b)
+        first = self._degree(library, quantities, band)
+        return next(filter(None, (self._blocks(library, quantities, band, d) for d in DEGREES if d >= first)), None)
+
+    def _blocks(self, library: Library, quantities: Quantities, band: Band, degree: int) -> Near | None:
+        """The pairs of a band by so many coefficients; None where these are too few for many pairs."""
         n, m = band.shape
         near: list[Tensor] = []
-        for rows, cols in blocks(n, m, SIDE, band.own):
-            first, second, third = [t[rows] for t in one], [t[cols] for t in two], [t[cols] for t in plain]
+        for rows, cols in blocks(n, m, self._side(library, degree), band.own):
             same = band.own and rows == cols
-            found = self._block(library, first, second, third, (rows.stop - rows.start, cols.stop - cols.start), same)
+            found = self._block(library, quantities, rows, cols, same, degree)
             for name, value in zip(library.results, found.kernels, strict=True):
                 place = _moved(rows, band.rows.start), _moved(cols, band.cols.start)
                 band.whole.put(name, symmetrised(value) if same else value, place)
@@ -109,24 +119,66 @@ class Tiles:
                 return None
             if cols.stop == m:
                 band.done(range(rows.start, rows.stop))
-        report("closed form", 0.0)
+        if library.formulas:
+            report("closed form", 0.0)
         return Near(*torch.cat(near).unbind(1))
 
     def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> None:
         """None: single pairs of inputs with axes are left to the module."""
 
+    def _side(self, library: Library, degree: int) -> int:
+        """Inputs of a side of a block, whose coefficients are held."""
+        numbers = sum(size for of in library.columns.values() for c, size in of if isinstance(c, Coefficients))
+        return max(1, min(SIDE, HELD // max(1, numbers * (degree + 1) * library.dtype.itemsize)))
+
+    def _degree(self, library: Library, quantities: Quantities, band: Band) -> int:
+        """Coefficients that are enough for the pairs of some inputs, as far as more of them help."""
+        rows, cols = (slice(0, min(size, PROBED)) for size in band.shape)
+        counts: list[int] = []
+        for degree in DEGREES if library.series else ():
+            with record():  # the errors of the blocks that are taken are said
+                counts.append(int(self._block(library, quantities, rows, cols, band.own, degree).near.sum()))
+            if not counts[-1]:
+                break
+        return DEGREES[counts.index(min(counts))] if counts else DEGREES[-1]
+
+    def _series(
+        self, library: Library, quantities: Quantities, rows: slice, cols: slice, same: bool, degree: int
+    ) -> Tables:  # fmt: skip
+        sizes = {(c.which, c.number): size for of in library.columns.values() for c, size in of
+                 if isinstance(c, Table)}  # fmt: skip
+
+        def variance(which: int, number: int, column: Column) -> Tensor:
+            return quantities(number, column, sizes[which, number])[(rows, cols)[number]]
+
+        found = tables(library.series, variance, same, degree, library.dtype)
+        for terms in found.terms:
+            report("hermite", terms.error)
+        return found
+
     def _block(
-        self, library: Library, one: list[Tensor], two: list[Tensor], plain: list[Tensor], shape: tuple[int, int],
-        same: bool,
+        self, library: Library, quantities: Quantities, rows: slice, cols: slice, same: bool, degree: int
     ) -> _Block:  # fmt: skip
         """The kernels of some pairs; `same`: of inputs with themselves, those above the diagonal."""
+        series = self._series(library, quantities, rows, cols, same, degree)
+
+        def read(side: int, some: slice, copy: int) -> list[Tensor]:
+            return [
+                series.tables[column] if isinstance(column, Table) else quantities(side, column, size)[some]
+                for column, size in library.columns[copy]
+            ]
+
+        one, two, plain = read(0, rows, 1), read(1, cols, 2), read(1, cols, PLAIN)
+        shape = rows.stop - rows.start, cols.stop - cols.start
         # of blocks on the diagonal the fewest rows meet the first vector
         pad = -shape[1] % library.lanes if same and library.torus is None else 0
         out = [torch.empty((*shape, *own), dtype=library.dtype) for own in library.shapes]
         near = torch.empty(shape, dtype=torch.bool)
         threads = torch.get_num_threads() if self._threads is None else self._threads
         columns = [library.packed(t, pad) for t in two]
-        library(one, columns, plain, out, near, pad, 0 if same else -1, same, 1 - NEAR[library.dtype], threads)
+        given = series.structures()
+        diagonal, bound = 0 if same else -1, 1 - NEAR[library.dtype]
+        library(one, columns, plain, given, out, near, pad, diagonal, same, bound, threads)
         return _Block(out, near)
 
 

@@ -16,6 +16,7 @@ from netsor.compilers.lowering.plan import order
 from netsor.compilers.lowering.plan.arrays import Gram
 from netsor.compilers.native import compiler
 from netsor.compilers.native.axes.printing.text import Text
+from netsor.compilers.native.axes.series import SeriesOfBlock
 from netsor.compilers.native.axes.sides import Shapes, Sides
 from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
@@ -32,8 +33,8 @@ class Block(ctypes.Structure):
     """`Block` of the C text."""
 
     _fields_ = [
-        ("one", ctypes.c_void_p), ("two", ctypes.c_void_p), ("plain", ctypes.c_void_p), ("out", ctypes.c_void_p),
-        ("near", ctypes.c_void_p),
+        ("one", ctypes.c_void_p), ("two", ctypes.c_void_p), ("plain", ctypes.c_void_p),
+        ("series", ctypes.c_void_p), ("out", ctypes.c_void_p), ("near", ctypes.c_void_p),
         ("cols", ctypes.c_long), ("pad", ctypes.c_long), ("diagonal", ctypes.c_long), ("upper", ctypes.c_long),
         ("bound", ctypes.c_double),
     ]  # fmt: skip
@@ -78,6 +79,7 @@ class Library:
             raise Missing(f"tensors of {text.work * 64 >> 20} MB for the pairs of a vector")
         self.source, self.columns, self.lanes = text.source, text.columns, text.lanes
         self.results, self.elements, self.dtype = tuple(two.results), two.elements, dtype
+        self.series, self.summed, self.formulas = tuple(series), two.summed, two.elements - two.summed
         self.shapes = tuple(two.shapes_out.values())
         self._block: Any = None
 
@@ -109,8 +111,9 @@ class Library:
         return out.transpose(1, 2).contiguous()
 
     def __call__(
-        self, one: Sequence[Tensor], two: Sequence[Tensor], plain: Sequence[Tensor], out: Sequence[Tensor],
-        near: Tensor, pad: int, diagonal: int, upper: bool, bound: float, threads: int,
+        self, one: Sequence[Tensor], two: Sequence[Tensor], plain: Sequence[Tensor],
+        series: Sequence[SeriesOfBlock], out: Sequence[Tensor], near: Tensor, pad: int, diagonal: int, upper: bool,
+        bound: float, threads: int,
     ) -> int:  # fmt: skip
         """Fills `out` `[n, m, elements]` and `near` `[n, m]`; how many pairs are near.
 
@@ -118,7 +121,11 @@ class Library:
         """
         n, m = near.shape
         pointers = [array(ctypes.c_void_p, [t.data_ptr() for t in found]) for found in (one, two, plain, out)]
-        block = Block(*map(ctypes.addressof, pointers), near.data_ptr(), m, pad, diagonal, upper, bound)
+        given = array(SeriesOfBlock, series)
+        one_, two_, plain_, out_ = map(ctypes.addressof, pointers)
+        block = Block(
+            one_, two_, plain_, ctypes.addressof(given), out_, near.data_ptr(), m, pad, diagonal, upper, bound
+        )
         parts = shares(n, max(1, min(threads, n, n * m * self.elements // ALONE)), upper)
         found = at_once(lambda k: int(self._block(block, parts[k].start, parts[k].stop)), len(parts))
         if min(found) < 0:

@@ -7,6 +7,7 @@ from typing import Protocol, assert_never
 
 from netsor.compilers.native.axes.index import Index
 from netsor.compilers.native.axes.nests import Buffer, Cursor, Leaf
+from netsor.compilers.native.axes.series import Coefficients
 from netsor.compilers.native.body import Argument, Instruction, Ref, Side
 from netsor.compilers.native.text import operation
 
@@ -22,6 +23,8 @@ class Tile(Protocol):
     def address(self, buffer: Buffer, at: Index | None = None) -> str: ...
 
     def slot(self, side: Side, copy: int) -> int: ...
+
+    def series(self, vectors: tuple[bool, ...]) -> str: ...
 
 
 def loops(domain: Sequence[int], indent: str, steps: Sequence[int] = (), name: str = "d") -> Iterator[str]:
@@ -77,7 +80,28 @@ class Reader:
         if copy != 2:
             return f"{'a' if copy == 1 else 'e'}{slot}[{at.text}]"
         torus = self.cursor.torus
-        return f"b{slot} + {at.text} * L" if torus is None else f"b{slot} + {torus.second(at, side.size).text}"
+        return f"b{slot} + {at.text} * L" if torus is None else f"b{slot} + {torus.second(at, side.size)}"
+
+    def series(self, k: int, made: Instruction) -> str:
+        """The call that puts the sum of a series into `c{k}`."""
+        r, *sides = made.args
+        assert isinstance(r, Ref)
+        tables = [self._table(made.which, number, side) for number, side in enumerate(sides) if isinstance(side, Side)]
+        given = ", ".join(text for text, _ in tables)
+        return f"{self.tile.series(tuple(kind for _, kind in tables))}(b->series + {made.which}, {given}, c{r.number}, c{k});"
+
+    def _table(self, which: int, number: int, side: Side) -> tuple[str, bool]:
+        """Where the coefficients of an element of one input stand, how far apart; and whether they are vectors."""
+        copy, at, column = self._copy(side), side.at, Coefficients(which, number)
+        assert isinstance(at, Index)
+        slot = self.tile.slot(Side(side.copy, column, at, side.size), copy)
+        count = f"b->series[{which}].count"
+        if copy != 2:
+            return f"{'a' if copy == 1 else 'e'}{slot} + {at.text} * {count}, 1", False
+        torus = self.cursor.torus
+        if torus is None:
+            return f"b{slot} + {at.text} * {count} * L, L", True
+        return f"b{slot} + {torus.second(at, side.size, count)}, {torus.row}", True
 
     def _copy(self, side: Side) -> int:
         return PLAIN if side.copy == 2 and self.tile.has_offsets and self.cursor.torus is None else side.copy
@@ -107,4 +131,7 @@ class Reader:
             return self._leaf(made.which)
         if made.op == "lanes":
             return "me[l]"
+        if made.op == "beyond":
+            r, one, two = map(self.argument, made.args)
+            return f"ABS({r}) * {one} * {two} > 1 ? 2 : 0"
         return operation(made.op, [self.argument(a) for a in made.args])

@@ -10,7 +10,12 @@ HEAD = """\
 #endif
 typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
 typedef struct {
+  long count, first, step;
+  const int *need;
+} Series;
+typedef struct {
   const T *const *one, *const *two, *const *plain;
+  const Series *series;
   T *const *out;
   unsigned char *near;
   long cols, pad, diagonal, upper;

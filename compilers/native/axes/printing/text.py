@@ -14,13 +14,14 @@ from netsor.compilers.native.axes.nests import Buffer, Nest, Repeat, Sums
 from netsor.compilers.native.axes.printing.contractions import sums_text
 from netsor.compilers.native.axes.printing.reader import PLAIN, Reader, loops
 from netsor.compilers.native.axes.printing.shell import HEAD, MAIN, TORUS
+from netsor.compilers.native.axes.series import Coefficients, series_text
 from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
 from netsor.compilers.native.body import Ref, Side
 from netsor.compilers.native.columns import Column
 from netsor.compilers.native.text import TYPES
 
-Slots = dict[tuple[int, Column, int], int]  # copy, column, elements → which array of the side
+Slots = dict[tuple[int, Column | Coefficients, int], int]  # copy, column, elements → which array of the side
 
 
 class Text:
@@ -31,10 +32,13 @@ class Text:
         self.slots: Slots = {}
         self.tables: dict[str, tuple[float, ...]] = {}
         self.torus = two.scope.torus
+        self.kinds: dict[tuple[bool, ...], str] = {}
         tiles = [_Tile(self, name, walk) for name, walk in (("two", two), ("own", own))]
         texts = [tile.text() for tile in tiles]
         self.work = max(tile.total for tile in tiles)
-        self.source = "\n".join([self._head(two), *texts, MAIN if self.torus is None else TORUS])
+        self.source = "\n".join(
+            [self._head(two), *series_text(self.kinds), *texts, MAIN if self.torus is None else TORUS]
+        )
         self.columns = {copy: [(c, n) for side, c, n in self.slots if side == copy] for copy in (1, 2, PLAIN)}
 
     def slot(self, side: Side, copy: int) -> int:
@@ -103,20 +107,21 @@ class _Tile:
     def slot(self, side: Side, copy: int) -> int:
         return self.of.slot(side, copy)
 
+    def series(self, vectors: tuple[bool, ...]) -> str:
+        return self.of.kinds.setdefault(vectors, f"mehler{len(self.of.kinds)}")
+
     def _function(self, name: str, arguments: str, body: list[str]) -> str:
         head = f"static void {name}(const Block *b, long i, long j, {arguments})"
         return "\n".join([head, "{", *map(self._pointer, self.of.slots.items()), *body, "}", "", ""])
 
-    def _pointer(self, slot: tuple[tuple[int, Column, int], int]) -> str:
+    def _pointer(self, slot: tuple[tuple[int, Column | Coefficients, int], int]) -> str:
         """What one input has in a slot."""
-        (copy, _, size), k = slot
-        if copy == 1:
-            return f"  const T *restrict a{k} = b->one[{k}] + i * {size};"
-        if copy == PLAIN:
-            return f"  const T *restrict e{k} = b->plain[{k}] + j * {size};"
+        (copy, column, size), k = slot
         torus = self.of.torus
-        stored = size if torus is None else size // torus.sizes[-1] * torus.row
-        return f"  const T *restrict b{k} = b->two[{k}] + j * {stored};"
+        stored = size if torus is None or copy != 2 else size // torus.sizes[-1] * torus.row
+        of = f"{stored} * b->series[{column.which}].count" if isinstance(column, Coefficients) else str(stored)
+        name, side, first = {1: ("a", "one", "i"), 2: ("b", "two", "j"), PLAIN: ("e", "plain", "j")}[copy]
+        return f"  const T *restrict {name}{k} = b->{side}[{k}] + {first} * {of};"
 
     def address(self, buffer: Buffer, at: Index | None = None) -> str:
         """A vector of a buffer."""
@@ -179,12 +184,17 @@ class _Tile:
         used = {a.number for a in given if isinstance(a, Ref)}
         last = max((stages[k] for k in made), default=0)
         later = {x.number for k in made for x in code[k].args if isinstance(x, Ref) and stages[x.number] < stages[k]}
-        later |= {k for k in used if stages[k] < last}
+        later |= {k for k in used if stages[k] < last} | {k for k in made if code[k].op == "series"}
         sizes = dict.fromkeys(x.number for x in nest.body.sizes if x.number in made)
         blocks = []
         for stage in range(last + 1):
             lines = [f"T t{k} = c{k}[l];" for k in sorted(later) if stages[k] < stage]
+            calls = []
             for k in (k for k in made if stages[k] == stage):
+                if code[k].op == "series":
+                    calls.append(reader.series(k, code[k]))
+                    lines.append(f"T t{k} = c{k}[l];")
+                    continue
                 lines.append(f"T t{k} = {reader.operation(code[k])};")
                 lines += [f"c{k}[l] = t{k};"] if k in later else []
             near = [k for k in sizes if stages[k] == stage]
@@ -193,7 +203,7 @@ class _Tile:
             if stage == last:
                 lines += [f"q{n}[l] = {reader.argument(w.arg)};" for n, w in enumerate(nest.writes)]
                 lines += [f"acc[{k}][l] += {reader.argument(arg)};" for k, arg in nest.sums]
-            blocks += ["IVDEP", "for (long l = 0; l < L; ++l) {", *(f"  {line}" for line in lines), "}"]
+            blocks += [*calls, "IVDEP", "for (long l = 0; l < L; ++l) {", *(f"  {line}" for line in lines), "}"]
         yield from reader.declared
         yield from (f"T c{k}[L];" for k in sorted(later))
         yield from (f"T *restrict q{n} = {self.address(w.buffer, w.at)};" for n, w in enumerate(nest.writes))

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 import torch
 
 from netsor.compilers.evaluate.results import TERM
+from netsor.compilers.expectation.blocks import formulas
 from netsor.compilers.lowering.plan import arrays, operations, order, positions
 from netsor.compilers.lowering.plan.operands import Mark, Name, Place
 from netsor.compilers.native.axes.index import Index
@@ -200,6 +201,8 @@ class Walk(State):
             return self._expectations[cursor].value(f, g, k[0], k[1], k[2], s.same)
 
         shape = broadcast(*(x.shape for x in given))
+        if formulas.rule(f, g) is None:
+            self.summed += count(shape)
         self.elements += count(shape)
         return self.keep(pointwise(shape, given, make))
 

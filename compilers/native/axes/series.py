@@ -1,0 +1,172 @@
+"""Mehler's series of elements: the coefficients of the inputs of a block, and the C text that sums them.
+
+The coefficients of an element stand one behind the other, those of several second inputs as vectors. Four chains of
+products run at once, over every fourth power.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from netsor.compilers.expectation.blocks.mehler import TARGET
+from netsor.compilers.expectation.functions import Fn
+from netsor.compilers.expectation.gauss import EPS, ratio
+from netsor.compilers.expectation.series import hermite
+from netsor.compilers.native.columns import Column
+from netsor.compilers.native.expectations import Series
+from netsor.compilers.native.tables import Terms, terms
+
+CHAINS = 4
+STEPS = 256  # of |r| for which it is known how many terms are enough
+AT_ONCE = 1 << 25  # bytes of coefficients that are computed together
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Of a series, for its first (0) or its second function (1)."""
+
+    which: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Of the coefficients of an element, w: those of two serve |r| ≤ 1/ww′."""
+
+    which: int
+    number: int
+
+
+Table = Coefficients | Reach
+
+
+class SeriesOfBlock(ctypes.Structure):
+    """`Series` of the C text."""
+
+    _fields_ = [
+        ("count", ctypes.c_long),
+        ("first", ctypes.c_long),
+        ("step", ctypes.c_long),
+        ("need", ctypes.c_void_p),
+    ]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The series of one block: coefficients `[inputs, elements·count]` of both functions, how far they reach, and the
+    terms they have.
+    """
+
+    tables: dict[Table, Tensor]
+    terms: tuple[Terms, ...]
+    needs: tuple[Tensor, ...]
+
+    def structures(self) -> list[SeriesOfBlock]:
+        return [
+            SeriesOfBlock(padded(t.count), t.first, t.step, need.data_ptr())
+            for t, need in zip(self.terms, self.needs, strict=True)
+        ]  # fmt: skip
+
+
+def padded(count: int) -> int:
+    return -(-count // CHAINS) * CHAINS
+
+
+Variance = Callable[[int, int, Column], Tensor]  # of a series, of its first (0) or second inputs: `[inputs, elements]`
+
+
+def tables(series: Sequence[Series], variance: Variance, same: bool, degree: int, dtype: torch.dtype) -> Tables:
+    """The series of a block; `same`: both its sides are the same inputs."""
+    known: dict[tuple[Fn, Column, int, int], hermite.Coefficients] = {}
+
+    def coefficients(which: int, f: Fn, column: Column, side: int) -> hermite.Coefficients:
+        k = variance(which, side, column)
+        key = f, column, k.shape[1], 0 if same else side
+        if key not in known:
+            known[key] = _expanded(f, k.double().clamp(min=0), degree)
+        return known[key]
+
+    found: dict[Table, Tensor] = {}
+    every = []
+    for which, s in enumerate(series):
+        left, right = coefficients(which, s.f, s.k11, 0), coefficients(which, s.g, s.k22, 1)
+        made = terms(left, right, dtype)
+        every.append(made)
+        for number, c in enumerate((left, right)):
+            found[Coefficients(which, number)] = _in_order(c.a, made, dtype)
+            found[Reach(which, number)] = _reach(c, made, dtype)
+    return Tables(found, tuple(every), tuple(_needs(t) for t in every))
+
+
+def _expanded(f: Fn, k: Tensor, degree: int) -> hermite.Coefficients:
+    """The coefficients of f `[degree + 1, inputs, elements]`."""
+    step = max(1, AT_ONCE // (8 * (degree + 1) * max(1, k.shape[1])))
+    parts = [hermite.coefficients(f, k[i : i + step], None, degree) for i in range(0, len(k), step)]
+    tails = [max(t) for t in zip(*(p.tails for p in parts), strict=True)]
+    return hermite.Coefficients(
+        torch.cat([p.a for p in parts], 1), torch.cat([p.scale for p in parts]), tails, max(p.error for p in parts)
+    )
+
+
+def _in_order(a: Tensor, of: Terms, dtype: torch.dtype) -> Tensor:
+    """`[inputs, elements·count]` with zeros behind the last term."""
+    some = a[of.first :: of.step][: of.count]
+    out = a.new_zeros((*a.shape[1:], padded(of.count)), dtype=dtype)
+    out[..., : of.count] = some.permute(1, 2, 0)
+    return out.flatten(1)
+
+
+def _reach(c: hermite.Coefficients, of: Terms, dtype: torch.dtype) -> Tensor:
+    """(tail/√target)^(1/(K + 1)) `[inputs, elements]`, K the last power."""
+    last = of.first + of.step * (of.count - 1)
+    if not c.tails[last]:
+        return c.scale.new_zeros(c.scale.shape, dtype=dtype)
+    kept = ratio(c.a[: last + 1], c.scale).square_().sum(0)
+    tail = ((1 - kept).clamp_(min=0) + EPS).sqrt_()
+    return tail.div_(math.sqrt(TARGET[dtype])).pow_(1 / (last + 1)).to(dtype)
+
+
+def _needs(of: Terms) -> Tensor:
+    """For |r| ≤ k/STEPS, k = 0, …, STEPS + 1, how many terms are enough, a multiple of CHAINS."""
+    r = torch.arange(STEPS + 2, dtype=torch.float64) / STEPS
+    powers = of.first + of.step * torch.arange(of.count) + 1
+    enough = r[:, None] ** powers * of.tails <= 1
+    count = torch.where(enough.any(1), enough.int().argmax(1) + 1, of.count)
+    return (-(-count // CHAINS) * CHAINS).to(torch.int32).contiguous()
+
+
+# ---------------------------------------------------------------- C
+
+
+def series_text(kinds: Mapping[tuple[bool, ...], str]) -> Iterator[str]:
+    """A function for each way in which the coefficients of both inputs stand: as vectors, or one for all lanes."""
+    for (one, two), name in kinds.items():
+        a, b = (f"*(const V *)({x} + (k + %d) * ld{x})" if vectors else f"{x}[k + %d]"
+                for x, vectors in (("a", one), ("b", two)))  # fmt: skip
+        chains = " ".join(f"y{n} = y{n} * q4 + {a % n} * {b % n};" for n in range(CHAINS))
+        yield TEXT.replace("NAME", name).replace("SUM", chains).replace("STEPS", str(STEPS))
+
+
+TEXT = """\
+/* y = sum over k of a_k b_k x^k, k = first, first + step, ... */
+static inline void NAME(const Series *s, const T *a, long lda, const T *b, long ldb, const T *r, T *y)
+{
+  V x = *(const V *)r, q = x, q2, q4, y0 = {0}, y1 = {0}, y2 = {0}, y3 = {0};
+  T most[L];
+  if (s->step == 2) q *= x;
+  q2 = q * q, q4 = q2 * q2;
+  for (long l = 0; l < L; ++l) most[l] = ABS(r[l]) <= 1 ? ABS(r[l]) : 1;
+  for (long h = L / 2; h; h /= 2)
+    for (long l = 0; l < h; ++l) most[l] = most[l + h] > most[l] ? most[l + h] : most[l];
+  for (long k = s->need[(long)(most[0] * STEPS) + 1] - 4; k >= 0; k -= 4) { SUM }
+  y0 = (y2 + y3 * q) * q2 + (y0 + y1 * q);
+  if (s->first) y0 *= x;
+  *(V *)y = y0;
+}
+"""
