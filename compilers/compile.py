@@ -16,7 +16,7 @@ from netsor.compilers.evaluate.arguments import Array, Get, as_draws, wanted_nam
 from netsor.compilers.evaluate.arrays import as_covariance
 from netsor.compilers.kernel import DEFAULT, Kernel
 from netsor.compilers.lowering.load import program_for
-from netsor.compilers.native.choice import Backend, warn_fuse
+from netsor.compilers.native.choice import Backend, of_fuse
 from netsor.errors import CheckError, Diagnostic, InputError
 from netsor.functions import Function
 from netsor.passes.unit_variance import unit_variance
@@ -44,8 +44,7 @@ def compile(
     `backend="native"` evaluates the blocks by a C function, which the machine's C compiler makes once for a kernel and
     a cache on disk keeps; "auto" does so where the kernel has one and the calls take so long that it pays, or the
     function is there already; "torch" never (`kernel.backend`). On CUDA "native" compiles kernels for the device.
-    `threads` share the rows (`torch.get_num_threads()` by default). `fuse=True` warns: it is "native" where that covers
-    the kernel.
+    `threads` share the rows (`torch.get_num_threads()` by default). `fuse=True` warns: it is "native".
 
     >>> kernel = ns.compile(ns.programs.mlp())
     >>> kernel([[1.0, 1.0]]).ntk  # ¾‖x‖²/d + 7/4 (Tensor Programs II, E.1)
@@ -57,9 +56,8 @@ def compile(
     if not assume_gia:
         refuse_unless_valid(program)
     program, draws = in_convention(program, convention), as_draws(tol, samples, seed)
-    if fuse:
-        warn_fuse()
-    return Kernel(program, device, dtype, assume_gia, draws, fuse, convention, backend, threads)
+    chosen = of_fuse(backend) if fuse else backend
+    return Kernel(program, device, dtype, assume_gia, draws, convention, chosen, threads)
 
 
 def in_convention(p: Program, convention: str) -> Program:

@@ -23,13 +23,13 @@ from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate import arguments, calls, fallback, ragged
 from netsor.compilers.evaluate import blocks as gram
 from netsor.compilers.evaluate.arguments import Arrays, Get, Params, as_device, as_dtype, known_sizes, wanted_names
-from netsor.compilers.evaluate.diagonal import diagonals
 from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
 from netsor.compilers.lowering.module import signature
 from netsor.compilers.native.choice import Backends
+from netsor.compilers.predict.diagonal import diagonals
 from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
 from netsor.passes.bind import bind
@@ -51,14 +51,13 @@ class Kernel:
     """
 
     def __init__(
-        self, program: Program, device: Any, dtype: Any, assumed: bool, options: dict[str, Any], fuse: bool,
+        self, program: Program, device: Any, dtype: Any, assumed: bool, options: dict[str, Any],
         convention: str = "omega", backend: str = "auto", threads: int | None = None,
     ) -> None:  # fmt: skip
         self.program, self.convention = program, convention  # the program in its convention
         self.device, self.dtype = as_device(device), as_dtype(dtype)
         self.assumed, self.options = assumed, options
-        self.backends = Backends(backend, fuse, str(self.device or "cpu"), threads)
-        self.fuse = fuse
+        self.backends = Backends(backend, str(self.device or "cpu"), threads)
         self.calls = 0  # blocks evaluated so far
         self._recursions: dict[tuple[str, ...], Recursion] = {}
         self._modules: dict[tuple[str, ...], Any] = {}
@@ -70,7 +69,7 @@ class Kernel:
         return f"<Kernel of {self.program.name}{unit}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = (self.assumed, self.options, self.fuse, self.convention, self.backends.asked, self.backends.threads)
+        options = (self.assumed, self.options, self.convention, self.backends.asked, self.backends.threads)
         return Kernel, (self.program, self.device, self.dtype, *options)
 
     @property

@@ -123,6 +123,13 @@ def covariance_blocks(lines: Iterable[ir.Line]) -> list[list[ir.InputVector]]:
     return list({id(block): block for block in blocks.values()}.values())
 
 
+def sorted_blocks(lines: Iterable[ir.Line]) -> list[list[ir.InputVector]]:
+    """The same classes, their members in program order."""
+    vectors = input_vectors(lines)
+    place = {line.out: i for i, line in enumerate(vectors)}
+    return [sorted(block, key=lambda line: place[line.out]) for block in covariance_blocks(vectors)]
+
+
 # ---------------------------------------------------------------- matrices
 
 

@@ -1,4 +1,4 @@
-"""A Dask cluster of forked processes, of which any can be killed."""
+"""Stores and those who fill them: chunks, forked processes, and a Dask cluster of which any process can be killed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ def forked(body: Callable[[], Any]) -> Any:
     process = multiprocessing.get_context("fork").Process(target=body)
     process.start()
     return process
+
+
+def chunks(path: Path) -> dict[str, bytes]:
+    """The files of all chunks of a store."""
+    return {
+        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("c/**/*") if f.name.isdecimal() and f.is_file()
+    }
 
 
 def until(true: Callable[[], bool], what: str) -> None:

@@ -142,7 +142,7 @@ KNOW_INDEX_FORMS = {"netsor/indexing.py", "netsor/text/notation.py"}
 
 # Every pass over lines: what a new rule has to be told to.
 KNOW_LINES = {
-    "compilers/derive/nodes.py", "compilers/derive/rules.py", "compilers/finite/execute.py",
+    "compilers/derive/nodes.py", "compilers/derive/rules.py", "netsor/run/execute.py",
     "compilers/limit/exact.py", "compilers/limit/outputs.py", "compilers/lowering/build/data.py",
     "compilers/sampler/linear.py", "compilers/sampler/paths.py", "netsor/checker/regularity/scalars.py",
     "netsor/checker/typing/lines.py", "netsor/checker/typing/structure.py", "netsor/facts.py",
@@ -160,8 +160,7 @@ KNOW_VALUES = {
 
 # Everything that reads the statements of a plan, whatever they are.
 KNOW_STATEMENTS = {
-    "compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py", "compilers/native/pairs.py",
-    "compilers/native/axes/walk/statements.py",
+    "compilers/lowering/printing/arrays.py", "compilers/lowering/printing/order.py", "compilers/native/statements.py",
 }  # fmt: skip
 
 

@@ -359,3 +359,10 @@ def test_nothing_but_the_programs_knows_an_architecture() -> None:
         if text.lower() in names
     ]
     assert not found, "\n".join(found)
+
+
+def test_tests_lie_in_the_folders_of_what_they_test() -> None:
+    """pytest passes over folders named build."""
+    known = {p.name for top in ("netsor", "compilers") for p in (ROOT / top).iterdir() if p.is_dir()} | {"builder"}
+    folders = {p.parent.relative_to(ROOT / "tests") for p in (ROOT / "tests").rglob("test_*.py")} - {Path()}
+    assert folders <= {Path(name) for name in known - {"build"}}

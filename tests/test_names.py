@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,9 @@ from renaming import (
 )
 
 import netsor as ns
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.finite import run
+from netsor.compilers.sampler import sampled
 from netsor.errors import NetsorError, ParseError, ProgramError
 from netsor.programs import BUILTIN as PROGRAMS
 from netsor.text.graph import mermaid
@@ -205,6 +208,58 @@ def test_a_vector_called_like_a_term_is_not_one() -> None:
         out = ns.compile(p)(samples, get=("ntk", "terms", "terms.W"))
         assert set(out.terms) == {"W", "v"} and set(out.vectors) == {"terms.W"}
         np.testing.assert_allclose(out.vectors["terms.W"], X @ X.T / 3, rtol=1e-12)
+        assert [name for name, _ in out.items()] == ["ntk", "vectors.terms.W", "terms.W", "terms.v"]
+        assert out["vectors.terms.W"] is list(out)[2] is out.vectors["terms.W"] and out["terms.W"] is out.terms["W"]
+        assert set(ns.compile(p)(samples, get="terms.W").vectors) == {"terms.W"}
+
+
+AWKWARD = [
+    "step",
+    "class",
+    "terms.W",
+    "vectors.terms.W",
+    "vectors",
+    "terms.",
+    'a"b',
+    "a'b",
+    "x.y",
+    "out",
+    "h[0]",
+    "\\n",
+]
+
+
+def test_results_of_awkward_names_stay_apart(tmp_path: Path) -> None:
+    """Exact, sampled, on disk and read again: each result is that of its vector, which is scaled by its number."""
+    p = ns.Program("p")
+    n, x = p.width("n"), p.data("x")
+    h = p.matrix("W", n, x) @ x
+    for k, name in enumerate(AWKWARD, 1):
+        p.let(name, k * h)
+    p.output(p.readout("v", n), ns.relu(h))
+    get, gram = ("ntk", "terms", *AWKWARD), X @ X.T / 3
+
+    def assert_right(found: ns.KernelResult, rtol: float = 1e-12) -> None:
+        assert set(found.vectors) == set(AWKWARD) and set(found.terms) == {"W", "v"}
+        names = [name for name, _ in found.items()]
+        assert len(set(names)) == len(names) == len(AWKWARD) + 3
+        for k, name in enumerate(AWKWARD, 1):
+            np.testing.assert_allclose(np.asarray(found.vectors[name][:, :]), k**2 * gram, rtol=rtol)
+
+    kernel = ns.compile(p)
+    assert_right(kernel(X, get=get))
+    assert_right(kernel.gram(X, get=get, store=tmp_path / "k.zarr"))
+    assert_right(ns.open_gram(tmp_path / "k.zarr").loaded())
+    drawn = sampled(p, X, get=get, samples=2**12)
+    assert_right(drawn, 0.1)
+    assert set(drawn.errors) == {name for name, _ in drawn.items()}
+
+
+@given(st.lists(st.tuples(st.sampled_from(("", "terms.", "vectors.", "terms.terms.")), st.text("Wv.", min_size=1))))
+def test_keys_are_told_apart_as_text(parts: list[tuple[str, str]]) -> None:
+    keys = {Key(a + b, is_term) for a, b in parts for is_term in (False, True)}
+    assert len({str(k) for k in keys}) == len(keys)
+    assert all(Key.of_stored(k.stored) == k for k in keys)
 
 
 # ---------------------------------------------------------------- what is a name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from interp import Interpreter
-from test_backprop import deviations, normal
+from passes.test_backprop import deviations, normal
 
 from netsor.passes.backward import backprop, forward_part
 from netsor.programs.paper import NAMES, load

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from interp import Interpreter
-from test_backprop import GRAPH, PROGRAMS, normal
+from passes.test_backprop import GRAPH, PROGRAMS, normal
 
 import netsor as ns
 from netsor import ir, programs

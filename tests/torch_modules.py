@@ -13,8 +13,8 @@ from torch.func import functional_call, jacrev, vmap
 from netsor.compilers.finite.inputs import bind
 from netsor.compilers.finite.kernels import ntk_terms
 from netsor.compilers.finite.network import Network
-from netsor.compilers.finite.order import steps
 from netsor.compilers.lift import Lifted, from_torch
+from netsor.run.order import steps
 
 Make = Callable[[int], nn.Module]
 

@@ -17,7 +17,6 @@ from netsor.compilers.derive.entries.traversal import walk
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Constant,
     Entry,
     Expect,
     FeatureDim,
@@ -110,7 +109,7 @@ def _weight(v: Value, sizes: Mapping[str, int]) -> int:
     match v:
         case Access():
             return 0
-        case Num() | Given() | Constant() | SizeValue() | FeatureDim() | Add() | Mul() | Ind() | Fn() | Soft():
+        case Num() | Given() | SizeValue() | FeatureDim() | Add() | Mul() | Ind() | Fn() | Soft():
             return 1
         case Sum():
             return number(v.sym.size, sizes.__getitem__)

@@ -21,7 +21,6 @@ from netsor.compilers.derive.entries.traversal import walk
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Constant,
     Entry,
     Expect,
     FeatureDim,
@@ -248,7 +247,7 @@ def _work_of(v: Value, own: int, sizes: Mapping[str, int]) -> Work:
             held = 8 * VALUES * RADIAL + _held(v, sizes)
             return Work(held, held)
         case (
-            Num() | Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Mul() | Sum()
+            Num() | Access() | Given() | Gram() | SizeValue() | FeatureDim() | Add() | Mul() | Sum()
             | Ind() | Fn() | Soft()
         ):  # fmt: skip
             return Work()
@@ -282,7 +281,7 @@ def _saved(v: Value, own: int, sizes: Mapping[str, int]) -> int:
         case Expect():
             return 8 * SAVED * POLAR * own if by_quadrature(v) else 0
         case (
-            Num() | Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Mul() | Sum()
+            Num() | Access() | Given() | Gram() | SizeValue() | FeatureDim() | Add() | Mul() | Sum()
             | Ind() | Fn() | Soft()
         ):  # fmt: skip
             return 0

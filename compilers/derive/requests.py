@@ -21,7 +21,6 @@ from netsor.compilers.derive.entries.values import (
     PART,
     ZERO,
     Access,
-    Constant,
     Entry,
     Given,
     Kind,
@@ -244,7 +243,7 @@ def _copies(r: AnyRef) -> set[Copy]:
 def is_simple(value: Value) -> bool:
     """Values that are read directly instead of through an entry of their own: numbers, and what stands at indices."""
     _, v = split(value)
-    if isinstance(v, Access | Given | Constant):
+    if isinstance(v, Access | Given):
         return all(isinstance(i, Sym | Const) for i in v.idx) and _distinct(v.idx)
     return isinstance(v, Num | SizeValue)
 

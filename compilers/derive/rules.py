@@ -26,12 +26,13 @@ from netsor.compilers.derive.entries.values import (
     SECOND_MOMENT,
     TANGENT,
     ZERO,
-    Constant,
     FeatureDim,
     Given,
     Gram,
     Kind,
     Num,
+    Numbers,
+    Position,
     Soft,
     Value,
 )
@@ -264,7 +265,7 @@ class Rules:
         value = Num(m * covariance)
         correlated: list[Value] = [value]
         for axis, rows in matrices.items():
-            correlated.append(Constant(f"{left.out.name}_{axis.name}", rows, (a.at(axis), b.at(axis))))
+            correlated.append(Given(Numbers(f"{left.out.name}_{axis.name}", rows), Copy.NONE, (a.at(axis), b.at(axis))))
         deltas, _ = self._family(a, b, tuple(x for x in shared if x not in matrices))
         terms = collect([(deltas, mul(*correlated)), (frozenset(), means)])
         return terms
@@ -358,8 +359,10 @@ def given(line: ir.InputScalar, a: ScalarRef) -> Value:
         return Given(line.out, a.copy, a.symbols)
     if line.limit is None:
         raise unsupported(f"the scalar {line.out.name}, which has no limit")
-    if isinstance(line.limit, tuple) or line.limit == "position":
-        return Constant(line.out.name, line.limit, a.symbols)
+    if line.limit == "position":
+        return Given(Position(), Copy.NONE, a.symbols)
+    if isinstance(line.limit, tuple):
+        return Given(Numbers(line.out.name, line.limit), Copy.NONE, a.symbols)
     return Num(exact(line.limit))
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import Block
+from netsor.compilers.derive.outputs import Key
 
 Place = Block | tuple[Tensor, Tensor]  # of a block `[n, m, …]`, or of entries `[k, …]` at two vectors of numbers
 
@@ -23,9 +24,9 @@ class Placed:
 
     def __init__(self, shape: tuple[int, int], symmetric: bool) -> None:
         self.shape, self.symmetric = shape, symmetric
-        self.out: dict[str, Tensor] = {}
+        self.out: dict[Key, Tensor] = {}
 
-    def put(self, key: str, value: Tensor, place: Place) -> None:
+    def put(self, key: Key, value: Tensor, place: Place) -> None:
         rows, cols = place
         if isinstance(rows, Tensor) or isinstance(cols, Tensor):
             self._entries(self.out[key], value, torch.as_tensor(rows), torch.as_tensor(cols))
@@ -34,13 +35,13 @@ class Placed:
         else:
             self._block(key, value, rows, cols)
 
-    def whole(self, key: str, like: Tensor, axes: tuple[int, ...] = ()) -> Tensor:
+    def whole(self, key: Key, like: Tensor, axes: tuple[int, ...] = ()) -> Tensor:
         """The array of all pairs, which is filled by blocks."""
         if key not in self.out:
             self.out[key] = large(like.new_empty((*self.shape, *axes)))
         return self.out[key]
 
-    def _block(self, key: str, value: Tensor, rows: slice, cols: slice) -> None:
+    def _block(self, key: Key, value: Tensor, rows: slice, cols: slice) -> None:
         self.whole(key, value, value.shape[2:])[rows, cols] = value
         if self.symmetric and rows != cols:
             self.out[key][cols, rows] = mirrored(value)
@@ -48,11 +49,11 @@ class Placed:
     def _entries(self, out: Tensor, value: Tensor, rows: Tensor, cols: Tensor) -> None:
         value = value.to(out.dtype)
         if self.symmetric:
-            value = torch.where((rows == cols).view(-1, *[1] * (value.dim() - 1)), _square_symmetrised(value), value)
+            value = torch.where((rows == cols).view(-1, *[1] * (value.dim() - 1)), square_symmetrised(value), value)
             out[cols, rows] = mirrored(value[:, None])[0]
         out[rows, cols] = value
 
-    def all(self) -> dict[str, Tensor]:
+    def all(self) -> dict[Key, Tensor]:
         return self.out
 
 
@@ -76,10 +77,10 @@ class Band:
     def mirrored(self) -> bool:
         return self.whole.symmetric
 
-    def out(self, key: str, like: Tensor) -> Tensor:
+    def out(self, key: Key, like: Tensor) -> Tensor:
         return self.whole.whole(key, like)[self.rows, self.cols]
 
-    def mirror(self, key: str) -> Tensor:
+    def mirror(self, key: Key) -> Tensor:
         return self.whole.out[key][self.cols, self.rows]
 
 
@@ -98,7 +99,7 @@ class Compiled(Protocol):
 
     def entries(
         self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
-    ) -> tuple[dict[str, Tensor], Tensor] | None:
+    ) -> tuple[dict[Key, Tensor], Tensor] | None:
         """The kernels of pairs (rows[k], cols[k]) in float64, `twice` those of one input, and which are too near even
         so; None when the module has to compute them.
         """
@@ -109,9 +110,9 @@ class Joined:
 
     def __init__(self, shape: tuple[int, int], symmetric: bool) -> None:
         self.symmetric = symmetric
-        self.grid: dict[str, dict[tuple[int, int], Tensor]] = {}
+        self.grid: dict[Key, dict[tuple[int, int], Tensor]] = {}
 
-    def put(self, key: str, value: Tensor, place: Place) -> None:
+    def put(self, key: Key, value: Tensor, place: Place) -> None:
         rows, cols = place
         assert isinstance(rows, slice) and isinstance(cols, slice)  # with gradients nothing is computed again
         grid = self.grid.setdefault(key, {})
@@ -119,7 +120,7 @@ class Joined:
         if self.symmetric and rows != cols:
             grid[cols.start, rows.start] = mirrored(value)
 
-    def all(self) -> dict[str, Tensor]:
+    def all(self) -> dict[Key, Tensor]:
         return {key: _joined(grid) for key, grid in self.grid.items()}
 
 
@@ -155,7 +156,7 @@ def symmetrised(value: Tensor) -> Tensor:
     return found.permute(back).contiguous()
 
 
-def _square_symmetrised(value: Tensor) -> Tensor:
+def square_symmetrised(value: Tensor) -> Tensor:
     """The same for every `[*axes, *axes′]` of `[k, *axes, *axes′]`."""
     size = value.shape[1 : 1 + (value.dim() - 1) // 2].numel()
     return _upper(value.reshape(len(value), size, size)).reshape(value.shape)

@@ -15,16 +15,18 @@ from torch.utils.checkpoint import checkpoint
 
 from netsor.compilers.budget.plan import Plan
 from netsor.compilers.budget.progress import Progress
-from netsor.compilers.derive.outputs import SLOPES
+from netsor.compilers.derive.outputs import SLOPES, Key
 from netsor.compilers.evaluate.assembled import Band, Compiled, Joined, Placed, Whole, symmetrised
+from netsor.compilers.evaluate.copies import copies, settled
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.evaluate.repair import repaired
-from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, flat
+from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, keyed
 from netsor.compilers.expectation import record
 from netsor.compilers.expectation.blocks.scratch import current, scratch
 
 Each = Callable[[Inputs], Any]
 Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
+_Kernels = tuple[dict[Key, Tensor], dict[str, Tensor]]  # of pairs, and what single inputs have, by name
 
 
 def whole(
@@ -45,6 +47,8 @@ def whole(
         kind = Again if plan is not None and plan.again and tracked(one, two) else Blocks
         run = kind(each, pairs, one, two, get, plan or Plan(), compiled)
         out = _assemble(run, shown)
+        if not run.copies.none:
+            out = settled(out, run.copies, one, run.own, min(OWN, run.plan.tile))
     result = _result(run.singles(), out)
     result.method, result.error = describe_log(log)
     return result
@@ -76,6 +80,7 @@ class Blocks:
         self.each, self.pairs, self.get, self.plan = each, pairs, get, plan
         self.one, self.two, self.symmetric = one, one if two is None else two, two is None
         self.shape = self.one.samples, self.two.samples
+        self.copies = copies(one, two)
         self.near: list[Tensor] = []  # numbers of the two inputs, [entries, 2]
         self.differentiable = tracked(one, two)
         self.compiled = None if self.differentiable else compiled
@@ -95,6 +100,12 @@ class Blocks:
     def singles(self) -> dict[str, Tensor]:
         """What was asked for of every input alone."""
         return {key: parts[0] if len(parts) == 1 else torch.cat(parts) for key, parts in self._single.items()}
+
+    def own(self, some: Inputs) -> dict[Key, Tensor]:
+        with torch.no_grad():
+            found = whole(self.each, self.pairs, some, None, self.get, self.plan).by_key()
+        pairs = {key: value for key, value in found.items() if key.is_term or key.name not in self._single}
+        return {key: value.diagonal(dim1=0, dim2=1).movedim(-1, 0) for key, value in pairs.items()}
 
     def _own(self, rows: slice, cols: slice) -> bool:
         return self.symmetric and rows == cols
@@ -165,12 +176,12 @@ class Blocks:
             self.near.append(torch.stack((near.rows + rows.start, near.cols + cols.start), 1))
         return True
 
-    def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[str, Tensor]:
+    def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[Key, Tensor]:
         shared = current()
         assert shared is not None
         shared.tangents = not self.get.isdisjoint(SLOPES)
         shared.watching = a.data.dtype == torch.float32 and not self.differentiable
-        out = flat(self.pairs(a, b, self.get))
+        out = keyed(self.pairs(a, b, self.get))
         if shared.near is not None:
             self._mark(shared.near, rows, cols)
         shared.watching = False
@@ -179,9 +190,10 @@ class Blocks:
 
     def _repaired(self, whole: Whole) -> None:
         if self.near:
-            numbers = torch.cat(self.near)
+            numbers = self.copies.left(torch.cat(self.near))
             self.near.clear()
-            repaired(self, whole, numbers)
+            if len(numbers):
+                repaired(self, whole, numbers)
 
     def _mark(self, mask: Tensor, rows: slice, cols: slice) -> None:
         found = mask.expand(rows.stop - rows.start, cols.stop - cols.start).nonzero()
@@ -199,15 +211,16 @@ class Again(Blocks):
         left, right = _split(self.one, self.plan.tile), _split(self.two, self.plan.tile)
         for rows, cols in self.plan.blocks(*self.shape, self.symmetric):
             a, b = left[rows.start // self.plan.tile], right[cols.start // self.plan.tile]
-            names, found = self._checkpointed(a, a if self._own(rows, cols) else b, rows, cols)
-            for key, value in zip(names, found, strict=True):
-                if not key.startswith(SINGLE):
-                    whole.put(key, value, (rows, cols))
-                elif cols.start == (rows.start if self.symmetric else 0):
-                    self._single.setdefault(key.removeprefix(SINGLE), []).append(value)
+            kernels, singles = self._checkpointed(a, a if self._own(rows, cols) else b, rows, cols)
+            for key, value in kernels.items():
+                whole.put(key, value, (rows, cols))
+            if cols.start == (rows.start if self.symmetric else 0):
+                for name, value in singles.items():
+                    self._single.setdefault(name, []).append(value)
             shown.done(_pairs(rows, cols, self.symmetric))
 
-    def _checkpointed(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> tuple[list[str], tuple[Tensor, ...]]:
+    def _checkpointed(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> _Kernels:
+        keys: list[Key] = []
         names: list[str] = []
         context = contextvars.copy_context()  # what the call has set, such as how to sample, holds in the backward pass
 
@@ -215,13 +228,14 @@ class Again(Blocks):
             first = one.having(dict(zip(one.arrays, tensors, strict=False)))
             second = first if one is two else two.having(dict(zip(two.arrays, tensors[len(one.arrays) :], strict=True)))
             found = context.copy().run(self._alone, first, second, rows, cols)
-            names[:] = list(found)
-            return tuple(found.values())
+            keys[:], names[:] = found[0], found[1]
+            return *found[0].values(), *found[1].values()
 
         tensors = [*one.arrays.values(), *(() if one is two else two.arrays.values())]
-        return names, checkpoint(body, *tensors, use_reentrant=False, preserve_rng_state=False)
+        values = iter(checkpoint(body, *tensors, use_reentrant=False, preserve_rng_state=False))
+        return dict(zip(keys, values, strict=False)), dict(zip(names, values, strict=True))
 
-    def _alone(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> dict[str, Tensor]:
+    def _alone(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> _Kernels:
         with scratch():
             a = self._computed(one)
             b = a if one is two else self._computed(two)
@@ -229,10 +243,10 @@ class Again(Blocks):
         if one is two:
             out = {key: symmetrised(value) for key, value in out.items()}
         singles = {key: a.results.get(key) for key in self.get}
-        return out | {SINGLE + key: value for key, value in singles.items() if value is not None}
+        return out, {key: value for key, value in singles.items() if value is not None}
 
 
-SINGLE = "single\n"  # no name begins like this
+OWN = 128  # inputs of which all pairs are computed for those with themselves
 ALL = slice(None)
 
 
@@ -256,13 +270,13 @@ def _moved(s: slice, by: int) -> slice:
 # ---------------------------------------------------------------- putting blocks together
 
 
-def _assemble(run: Blocks, shown: Progress) -> dict[str, Any]:
+def _assemble(run: Blocks, shown: Progress) -> dict[Key, Tensor]:
     whole = Joined(run.shape, run.symmetric) if run.differentiable else Placed(run.shape, run.symmetric)
     run.run(whole, shown)
     return whole.all()
 
 
-def _result(singles: dict[str, Tensor], out: dict[str, Any]) -> KernelResult:
+def _result(singles: dict[str, Tensor], out: dict[Key, Tensor]) -> KernelResult:
     result = KernelResult(**fields(out))
     result.vectors |= singles
     return result

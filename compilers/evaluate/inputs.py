@@ -75,10 +75,13 @@ class Inputs:
         return self.having({k: v[part] for k, v in self.arrays.items()})
 
     def having(self, arrays: Mapping[str, Tensor]) -> Inputs:
-        """The same with other samples, `[sample, …]` like these."""
+        """The same with other samples, `[sample, …]` like these, where they are."""
         twin = copy.copy(self)
         twin.arrays = dict(arrays)
-        twin.samples = next(iter(twin.arrays.values())).shape[0]
+        first = next(iter(twin.arrays.values()))
+        twin.samples = first.shape[0]
+        if first.device != self.device:
+            twin.device, twin._constants = first.device, {}
         return twin
 
     def rows(self, part: Part) -> Inputs:

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import NOTHING, Progress
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.arrays import as_tensor
 from netsor.compilers.evaluate.assembled import mirrored
-from netsor.compilers.evaluate.results import KernelResult, fields, shown
+from netsor.compilers.evaluate.results import KernelResult, fields
 from netsor.errors import InputError
 from netsor.run.inputs import samples
 
@@ -64,7 +65,7 @@ def call(kernel: Call, x1: Any, x2: Any, name: str = "", limits: Limits | None =
     right = left if x2 is None else _groups(x2)
     shape = sum(len(p) for p, _ in left), sum(len(p) for p, _ in right)
     pairs = shape[0] * (shape[0] + 1) // 2 if x2 is None else shape[0] * shape[1]
-    out: dict[str, Tensor] = {}
+    out: dict[Key, Tensor] = {}
     methods: list[KernelResult] = []
     with Progress(name, pairs, "pairs", limits.progress, kept=NOTHING) as progress:
         for i, (rows, a) in enumerate(left):
@@ -80,18 +81,18 @@ def call(kernel: Call, x1: Any, x2: Any, name: str = "", limits: Limits | None =
     return _collect(out, methods)
 
 
-def _left(limits: Limits, out: dict[str, Tensor], progress: Progress) -> Limits:
+def _left(limits: Limits, out: dict[Key, Tensor], progress: Progress) -> Limits:
     """What the whole kernels leave of a budget."""
     held = sum(2 * v.numel() * v.element_size() for v in out.values())
     return replace(limits, memory=None if limits.memory is None else limits.memory - held, shown=progress)
 
 
 def _put(
-    out: dict[str, Tensor], key: str, value: Tensor, rows: list[int], cols: list[int], shape: tuple[int, int]
+    out: dict[Key, Tensor], key: Key, value: Tensor, rows: list[int], cols: list[int], shape: tuple[int, int]
 ) -> None:
     if value.dim() > 2:
         raise InputError(
-            f"{shown(key)} has output axes whose sizes differ between samples", code="NT602",
+            f"{key} has output axes whose sizes differ between samples", code="NT602",
             hint="call once per size",
         )  # fmt: skip
     if key not in out:
@@ -100,7 +101,7 @@ def _put(
     out[key] = out[key].index_put(index, value)
 
 
-def _collect(out: dict[str, Tensor], parts: list[KernelResult]) -> KernelResult:
+def _collect(out: dict[Key, Tensor], parts: list[KernelResult]) -> KernelResult:
     errors = [p.error for p in parts if p.error is not None]
     methods = sorted({m for p in parts for m in p.method.split("+")})
     return KernelResult(

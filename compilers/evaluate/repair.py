@@ -9,7 +9,7 @@ from torch import Tensor
 
 from netsor.compilers.evaluate.assembled import Whole
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.evaluate.results import flat
+from netsor.compilers.evaluate.results import keyed
 from netsor.compilers.expectation.blocks.scratch import current, scratch
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def repaired(run: Blocks, whole: Whole, numbers: Tensor) -> None:
     for some in torch.arange(len(numbers), device=numbers.device).split(run.plan.few):
         i, j = rows[some], cols[some]
         with scratch():
-            found = flat(run.pairs(a.rows(i), b.cols(j, aligned=True), run.get))
+            found = keyed(run.pairs(a.rows(i), b.cols(j, aligned=True), run.get))
         for key, value in found.items():
             whole.put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
 
@@ -64,7 +64,7 @@ def _blocks(run: Blocks, whole: Whole, a: Any, b: Any, numbers: Tensor, places: 
             if not bool(inside.any()):
                 continue
             i, j = (places[inside] - start).unbind(1)
-            for key, value in flat(run.pairs(a.rows(rows), b.cols(cols), run.get)).items():
+            for key, value in keyed(run.pairs(a.rows(rows), b.cols(cols), run.get)).items():
                 whole.put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from netsor.compilers.derive.outputs import OUTPUTS, TERMS
+from netsor.compilers.derive.outputs import OUTPUTS, TERMS, Key
 from netsor.compilers.expectation.report import divergent
 from netsor.errors import InputError
 from netsor.markup import one_line
@@ -18,8 +18,6 @@ from netsor.text.display import Table, Tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-TERM = f"{TERMS}\n"  # of a term's key; no name begins like this
 
 
 @dataclass(eq=False)
@@ -52,7 +50,8 @@ class KernelResult(Tabled):
     asked: tuple[str, ...] = ()  # the names of the call, in its order
 
     def __iter__(self) -> Iterator[Tensor | Any]:
-        return iter([self[name] for name in self.asked or self._named()])
+        found = self._named()
+        return iter([found[name] for name in self.asked or found])
 
     def __getitem__(self, name: str) -> Tensor | Any:
         """A kernel by name (as in `items`), or the dict of the terms."""
@@ -106,18 +105,16 @@ class KernelResult(Tabled):
         return kernel_figure(chosen, self[chosen])
 
     def items(self) -> list[tuple[str, Tensor]]:
-        """All kernels by name; terms as `terms.array`."""
-        found = [(k, v) for k, v in (("nngp", self.nngp), ("ntk", self.ntk)) if v is not None]
-        found += list(self.vectors.items())
-        return found + [(f"terms.{k}", v) for k, v in (self.terms or {}).items()]
+        """All kernels by name; terms as `terms.array`, vectors whose name begins like that as `vectors.name`."""
+        return [(str(key), v) for key, v in self.by_key().items()]
 
     def to(self, dtype: torch.dtype) -> KernelResult:
         """The same with all kernels in another dtype."""
         return self.mapped(lambda v: v.to(dtype))
 
-    def by_key(self) -> dict[str, Tensor]:
+    def by_key(self) -> dict[Key, Tensor]:
         """All kernels by key, as blocks and stores have them; see `fields`."""
-        return flat(self._named())
+        return keyed(self._named())
 
     def mapped(self, f: Callable[[Tensor], Tensor]) -> KernelResult:
         """The same with a function applied to all kernels."""
@@ -138,19 +135,14 @@ def describe_log(log: list[tuple[str, Any]]) -> tuple[str, float | None]:
     return method, max(bounds) if bounds else None
 
 
-def flat(out: dict[str, Any]) -> dict[str, Any]:
-    """The kernels of a block by name, the terms by TERM and the array's name."""
-    plain = {k: v for k, v in out.items() if k != TERMS}
-    return plain | {TERM + k: v for k, v in (out.get(TERMS) or {}).items()}
+def keyed(out: Mapping[str, Any]) -> dict[Key, Any]:
+    """The kernels of a block by key; among them stand the terms of all arrays by name."""
+    plain = {Key(k): v for k, v in out.items() if k != TERMS}
+    return plain | {Key(k, is_term=True): v for k, v in (out.get(TERMS) or {}).items()}
 
 
-def fields(out: Mapping[str, Any]) -> dict[str, Any]:
+def fields(out: Mapping[Key, Any]) -> dict[str, Any]:
     """The fields of a result whose kernels have these keys: the inverse of `KernelResult.by_key`."""
-    terms = {k.removeprefix(TERM): v for k, v in out.items() if k.startswith(TERM)}
-    named = {k: v for k, v in out.items() if k not in OUTPUTS and not k.startswith(TERM)}
-    return {name: out.get(name) for name in OUTPUTS} | {TERMS: terms or None, "vectors": named}
-
-
-def shown(key: str) -> str:
-    """A key as in `KernelResult.items`."""
-    return key.replace(TERM, f"{TERMS}.")
+    terms = {k.name: v for k, v in out.items() if k.is_term}
+    named = {k.name: v for k, v in out.items() if not k.is_term and not k.is_output}
+    return {name: out.get(Key(name)) for name in OUTPUTS} | {TERMS: terms or None, "vectors": named}

@@ -21,12 +21,12 @@ from netsor.compilers.finite import arrays as random_arrays
 from netsor.compilers.finite import kernels
 from netsor.compilers.finite.inputs import Group, bind, check_device
 from netsor.compilers.finite.network import Network
-from netsor.compilers.finite.order import Step, steps
 from netsor.compilers.limit import LimitResult
 from netsor.compilers.limit import limit as true_limit
 from netsor.errors import InputError
 from netsor.facts import known, lookup, trained
 from netsor.passes.backward import with_backward
+from netsor.run.order import Step, steps
 
 WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 SIGNIFICANT = 5  # standard errors by which a sampled limit differs from zero

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from netsor import ir
-from netsor.compilers.finite.arrays import covariance
 from netsor.compilers.finite.network import Network, Result, output_axes
 from netsor.compilers.finite.tangent import autograd_factors, backward_factors, gram
 from netsor.compilers.finite.values import Value
 from netsor.errors import InputError
+from netsor.run.draws import covariance
 
 Kernels = dict[str, torch.Tensor]
 
@@ -86,7 +86,7 @@ def _paired(
     """Σ_{s, s̄} Cov(β_s, β̄_s̄) x_s·y_s̄ as `[sample, sample′, *axes, *axes′]`."""
     bound = {k: max(size, b.binding.sizes.get(k, size)) for k, size in a.binding.sizes.items()}
     joint = type(a.binding)({**b.binding.sizes, **bound}, a.binding.dimensions)
-    cov = _corner(covariance(v, w, joint), v.out, w.out, a, b, joint).to(x)
+    cov = _corner(torch.from_numpy(covariance(v, w, joint)), v.out, w.out, a, b, joint).to(x)
     shape_x, shape_y = x.shape[1:-2], y.shape[1:-2]
     weighted = torch.einsum("sp,ypn->ysn", cov, y.reshape(-1, *y.shape[-2:])).flatten(1)
     product = x.reshape(-1, weighted.shape[1]) @ weighted.T

@@ -1,33 +1,15 @@
-"""Lines of a program as torch: the rules of `netsor.run.rules`, given limits, and sums of products."""
+"""Sums of products of vectors and scalars, as one contraction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from netsor import ir
 from netsor.compilers.finite.contract import LETTERS, named
-from netsor.compilers.finite.values import Binding, Value, axis_names
-from netsor.errors import InputError
-
-
-def constant(line: ir.InputScalar, binding: Binding, like: dict[str, Any]) -> Value:
-    """The given limit of a scalar, over its axes; the limit "position" is the index along its one axis."""
-    shape = binding.shape(line.out)
-    data = torch.arange(*shape, **like) if line.limit == "position" else torch.tensor(_numbers(line.limit), **like)
-    if data.ndim not in (0, len(shape)) or (data.ndim and tuple(data.shape) != shape):
-        raise InputError(
-            f"the values of {line.out} have shape {list(data.shape)}, its axes have sizes {list(shape)}", code="NT602"
-        )
-    return Value(data.expand(shape).unsqueeze(0), axis_names(line.out))
-
-
-def _numbers(limit: Any) -> Any:
-    return [_numbers(x) for x in limit] if isinstance(limit, tuple | list) else float(limit)
+from netsor.compilers.finite.values import Value
 
 
 def summed(vector: Value, scalars: Sequence[Value], axes: Sequence[str], factor: float = 1.0) -> Value:

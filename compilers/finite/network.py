@@ -12,11 +12,11 @@ import torch
 
 from netsor import ir
 from netsor.compilers.finite import arrays as random_arrays
-from netsor.compilers.finite.execute import Values, canonical, execute
 from netsor.compilers.finite.inputs import Group, bind, check_device
-from netsor.compilers.finite.order import Step, steps
-from netsor.compilers.finite.values import Binding, Value, axis_names
+from netsor.compilers.finite.values import Binding, Value, Values, axis_names
 from netsor.errors import InputError
+from netsor.run.execute import Run, Scope, canonical
+from netsor.run.order import Step, steps
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Network:
                 given[var] = Value(base.data + extra.data, base.axes)
         like = next(iter(arrays.values()), torch.zeros((), dtype=torch.float64))
         inside = {v: e for v, e in added.items() if v not in given}
-        values = canonical(execute(self.order, given, self.binding, inside, like))
+        values = canonical(Run(Value.xp, self.binding, like, inside).block(self.order, Scope(given)))
         return Result(values, self.outputs(values))
 
     def outputs(self, values: Values) -> dict[str, torch.Tensor]:

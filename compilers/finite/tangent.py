@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import torch
 
 from netsor import ir
-from netsor.compilers.finite.arrays import divisor
-from netsor.compilers.finite.execute import Values
 from netsor.compilers.finite.network import Network, output_axes
-from netsor.compilers.finite.values import Value, axis_names
+from netsor.compilers.finite.values import Value, Values, axis_names
 from netsor.facts import Use, input_vectors, reached, trained_uses
+from netsor.run.draws import divisor
 
 CHUNK = 2**25  # entries of the largest intermediate Gram matrix
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import sympy as sp
 import torch
@@ -15,6 +15,7 @@ from netsor.compilers.finite.contract import products
 from netsor.compilers.lowering.torch_functions import torch_function
 from netsor.errors import InputError
 from netsor.run import values
+from netsor.run.expressions import Array
 from netsor.sizes import number
 
 
@@ -24,11 +25,22 @@ class Torch:
     def value(self, data: Tensor, axes: tuple[str, ...] = ()) -> Value:
         return Value(data, axes)
 
+    def numbers(self, values: Any, like: Tensor) -> Tensor:
+        return torch.tensor(values, dtype=like.dtype, device=like.device)
+
+    def cast(self, x: Tensor, like: Tensor) -> Tensor:
+        return x.to(dtype=like.dtype, device=like.device)
+
+    def root(self, matrix: Array) -> tuple[Tensor, float, float]:
+        eigenvalues, vectors = torch.linalg.eigh(torch.from_numpy(matrix))
+        result = vectors * eigenvalues.clamp(min=0).sqrt() @ vectors.T
+        return result, float(eigenvalues[0]), float(eigenvalues[-1])
+
     def permute(self, x: Tensor, order: Sequence[int]) -> Tensor:
         return x.permute(*order)
 
     def expand(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        return x.expand(*shape)
+        return x.expand(tuple(shape))
 
     def movedim(self, x: Tensor, source: int, to: int) -> Tensor:
         return x.movedim(source, to)
@@ -81,6 +93,9 @@ class Value(values.Value[Tensor]):
     """A value of torch."""
 
     xp = Torch()
+
+
+Values = dict[ir.Var, Value]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,8 +14,9 @@ from netsor.compilers.budget.progress import Progress
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.limit.answers import Answer, Question
-from netsor.compilers.sampler.estimate import PER_DIRECTION, corrected, estimate
+from netsor.compilers.sampler.estimate import PER_DIRECTION, Change, corrected, estimate
 from netsor.compilers.sampler.kernels import needed, ntk_terms
+from netsor.compilers.sampler.normals import Normals
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import InputError
 
@@ -36,18 +37,18 @@ class SampledAnswers:
         paths = Paths(self.program, self.groups, self.coupled, needed=self._needed(questions))
         self.stored = 0
 
-        def sample(normals: Any) -> dict[str, Tensor]:
+        def sample(normals: Normals) -> dict[_Asked, Tensor]:
             drawn = paths.draw(normals)
             self.stored = max(self.stored, drawn.made)  # a whole scramble, not one of its halves
-            found = {str(i): self._answer(q, drawn) for i, q in enumerate(questions)}
-            return found | {f"scale {i}": self._scale(q, drawn) for i, q in enumerate(questions)}
+            found = {_Asked(i): self._answer(q, drawn) for i, q in enumerate(questions)}
+            return found | {_Asked(i, True): self._scale(q, drawn) for i, q in enumerate(questions)}
 
         with torch.no_grad():
             found = estimate(
                 corrected(sample), _relative, lambda: self.stored, per_direction=PER_DIRECTION,
                 shown=Progress(self.program.name, unit="draws", show=self.progress), **self.options,
             )  # fmt: skip
-        return [(found.mean[str(i)], found.error[str(i)]) for i in range(len(questions))]
+        return [(found.mean[_Asked(i)], found.error[_Asked(i)]) for i in range(len(questions))]
 
     def _needed(self, questions: Sequence[Question]) -> frozenset[ir.Var]:
         kernels = [q[0] for q in questions if len(q) == 1]
@@ -92,8 +93,15 @@ class SampledAnswers:
         return out
 
 
-def _relative(mean: dict[str, Tensor], error: dict[str, Tensor]) -> float:
+class _Asked(NamedTuple):
+    """The answer to a question by its number, or what the answer's error is relative to."""
+
+    question: int
+    is_scale: bool = False
+
+
+def _relative(mean: dict[_Asked | Change, Tensor], error: dict[_Asked | Change, Tensor]) -> float:
     """The largest standard error of an answer relative to its scale."""
-    names = [name for name in mean if not name.startswith("scale") and mean[name].numel()]
-    scales = {name: float(mean[f"scale {name}"]) for name in names}
-    return max((float(error[name].amax()) / scales[name] for name in names if scales[name] > 0), default=0.0)
+    answers = [a for a in mean if isinstance(a, _Asked) and not a.is_scale and mean[a].numel()]
+    scales = {a: float(mean[a._replace(is_scale=True)]) for a in answers}
+    return max((float(error[a].amax()) / scales[a] for a in answers if scales[a] > 0), default=0.0)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near
 from netsor.compilers.expectation.blocks.fused import NEAR
 from netsor.compilers.expectation.report import report
@@ -149,7 +150,7 @@ class Native:
 
     def entries(
         self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
-    ) -> tuple[dict[str, Tensor], Tensor] | None:
+    ) -> tuple[dict[Key, Tensor], Tensor] | None:
         """The kernels of pairs (rows[k], cols[k]) of two batches in float64, and which are near |ρ| = 1 even so.
 
         None when torch has to take them.

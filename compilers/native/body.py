@@ -47,12 +47,12 @@ class Instruction:
 
 @dataclass
 class Body:
-    """Instructions in order, with the stage of each; what must stay below 1 in size; the results by name."""
+    """Instructions in order, with the stage of each; what must stay below 1 in size; the results."""
 
     code: list[Instruction] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
     sizes: list[Ref] = field(default_factory=list)
-    results: dict[str, Argument] = field(default_factory=dict)
+    results: list[Argument] = field(default_factory=list)
     _known: dict[Instruction, Ref] = field(default_factory=dict)
 
     def add(self, op: str, *args: Argument, which: int = 0, later: bool = False) -> Ref:
@@ -72,7 +72,7 @@ class Body:
 
     def alive(self) -> set[int]:
         """The instructions that something reads."""
-        left = [x.number for x in (*self.results.values(), *self.sizes) if isinstance(x, Ref)]
+        left = [x.number for x in (*self.results, *self.sizes) if isinstance(x, Ref)]
         found: set[int] = set()
         while left:
             k = left.pop()

@@ -46,7 +46,7 @@ LIBRARIES: dict[str, Callable[[Pairs, torch.dtype], Any]] = {"cpu": Library, "cu
 class Backends:
     """Of one kernel. `asked` is what `ns.compile` was given."""
 
-    def __init__(self, asked: str, fuse: bool, device: str, threads: int | None = None) -> None:
+    def __init__(self, asked: str, device: str, threads: int | None = None) -> None:
         if asked not in get_args(Backend):
             raise InputError(f"backend is 'auto', 'torch' or 'native', got {asked!r}", code="NT605")
         if threads is not None and (not isinstance(threads, int) or threads < 1):
@@ -54,7 +54,7 @@ class Backends:
         self.kind = torch.device(device).type
         if asked == "native" and self.kind == "cpu" and compiler.current() is None:
             raise compiler.no_compiler()
-        self.asked, self.threads, self.fuse = asked, threads, fuse and asked == "auto"
+        self.asked, self.threads = asked, threads
         self._native: dict[tuple[Names, str], Native | Tiles | str] = {}
         self._seconds: dict[Names, float] = {}
         self._refused: dict[Names, str] = {}  # why the last inputs were torch's
@@ -81,7 +81,7 @@ class Backends:
     @property
     def _weighs(self) -> bool:
         """Is torch taken where compiling may not pay?"""
-        return self.asked == "auto" and not self.fuse
+        return self.asked == "auto"
 
     # ------------------------------------------------------------ the native backend
 
@@ -146,7 +146,7 @@ class Backends:
         """The same with one backend for all calls, however few pairs they have."""
         covered = self.asked != "torch" and not isinstance(self._wanted(get, recursion, self.kind), str)
         twin = copy.copy(self)
-        twin.asked, twin.fuse = "native" if covered else "torch", False
+        twin.asked = "native" if covered else "torch"
         return twin
 
 
@@ -187,11 +187,13 @@ def _tiles(plan: Plan, get: Names, functions: Any, threads: int | None) -> Tiles
     return found.obstacle() or found
 
 
-def warn_fuse() -> None:
+def of_fuse(backend: Backend) -> Backend:
+    """The backend that fuse=True names."""
     warnings.warn(
-        'fuse=True is the older name of backend="native", which refuses a kernel that it does not cover; with fuse=True'
-        " torch takes such a kernel", NetsorWarning, stacklevel=outside(),
+        'fuse=True is the older name of backend="native", which refuses a kernel that it does not cover',
+        NetsorWarning, stacklevel=outside(),
     )  # fmt: skip
+    return "native" if backend == "auto" else backend
 
 
 def _not_covered(why: str) -> UnsupportedError:

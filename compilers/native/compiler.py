@@ -22,7 +22,8 @@ FLAGS = (
     "-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math",
     "-fno-signed-zeros", "-ffp-contract=fast", "-w",
 )  # fmt: skip
-WIDE = "-mprefer-vector-width=512"
+# gcc's threaded jumps make branches of what is chosen lane by lane, and so plain loops of vector ones
+OPTIONAL = ("-fno-thread-jumps", "-mprefer-vector-width=512")
 NAMES = ("cc", "gcc", "clang")
 
 
@@ -63,7 +64,7 @@ def _tried(command: tuple[str, ...], cache: Path) -> Compiler | None:
     real = Path(command[0]).resolve()
     status = real.stat()
     machine = "\n".join((*command, str(real), f"{status.st_size} {status.st_mtime_ns}", _processor()))
-    note = cache / f"{_hashed(machine + repr(FLAGS))}.json"
+    note = cache / f"{_hashed(machine + repr((FLAGS, OPTIONAL)))}.json"
     try:
         flags, identity = json.loads(note.read_text())
         return Compiler(command, tuple(flags), identity)
@@ -72,7 +73,8 @@ def _tried(command: tuple[str, ...], cache: Path) -> Compiler | None:
     with tempfile.TemporaryDirectory() as own:
         source = Path(own, "a.c")
         source.write_text("#include <math.h>\ndouble f(double x) { return sqrt(x); }\n")
-        for flags in ((*FLAGS, WIDE), FLAGS):
+        for count in range(len(OPTIONAL), -1, -1):
+            flags = (*FLAGS, *OPTIONAL[:count])
             if _ran(command, flags, source, Path(own, "a.so")) is None:
                 version = subprocess.run([*command, "--version"], capture_output=True, text=True, errors="replace")
                 identity = f"{machine}\n{version.stdout}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -11,10 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.native import compiler
 from netsor.compilers.native.pairs import Pairs
+from netsor.compilers.native.printing.text import Text
 from netsor.compilers.native.tables import Terms
-from netsor.compilers.native.text import Text
 
 ALONE = 1 << 14  # pairs that one thread takes
 
@@ -114,7 +116,7 @@ class Library:
 
     def entries(
         self, one: Batch, two: Batch, rows: Tensor, cols: Tensor, twice: Tensor, threads: int
-    ) -> tuple[dict[str, Tensor], Tensor]:
+    ) -> tuple[dict[Key, Tensor], Tensor]:
         """Pairs (rows[k], cols[k]), those of one row side by side, and their largest |r|; without series."""
         self.load()
         count = len(rows)
@@ -180,3 +182,7 @@ def at_once(run: Callable[[int], int], threads: int) -> list[int]:
 @lru_cache(maxsize=4)
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "netsor")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a copy of this process has no threads

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-import sympy as sp
 import torch
 
-from netsor.compilers.evaluate.results import TERM
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.lowering.plan import arrays, operations, order, positions
 from netsor.compilers.lowering.plan.operands import Array, Name, Operand, Quantity
 from netsor.compilers.native.body import Argument, Body, Side, Value
 from netsor.compilers.native.columns import Kept
 from netsor.compilers.native.expectations import Expectations, Missing, Series
+from netsor.compilers.native.statements import Functions, OverAxes, Statements
 from netsor.names import shown
-
-Functions = Callable[[sp.Expr], Fn]
 
 
 @dataclass(frozen=True)
@@ -29,14 +26,11 @@ class Pairs:
 
     two: Body
     own: Body
+    results: tuple[Key, ...]
     grams: tuple[tuple[str, str], ...]
     series: tuple[Series, ...]
     formulas: int
     parameters: tuple[str, ...] = ()  # whose values stand behind the quantities that `each` keeps
-
-    @property
-    def results(self) -> tuple[str, ...]:
-        return tuple(self.two.results)
 
 
 def pairs(plan: order.Plan, get: frozenset[str], functions: Functions, dtype: torch.dtype) -> Pairs:
@@ -48,75 +42,29 @@ def pairs(plan: order.Plan, get: frozenset[str], functions: Functions, dtype: to
         walk.run(plan.pairs.body)
     if not two.grams:
         raise Missing("kernels that no inner product of the data enters")
-    return Pairs(two.body, own.body, tuple(two.grams), tuple(series), two.expectations.formulas, tuple(parameters))
+    return Pairs(
+        two.body,
+        own.body,
+        tuple(two.results),
+        tuple(two.grams),
+        tuple(series),
+        two.expectations.formulas,
+        tuple(parameters),
+    )
 
 
-class _Walk:
+class _Walk(Statements):
     def __init__(
         self, plan: order.Plan, get: frozenset[str], functions: Functions, dtype: torch.dtype, own: bool,
         series: dict[Series, int], parameters: dict[str, int],
     ) -> None:  # fmt: skip
-        self.get, self.functions, self.dtype, self.parameters = get, functions, dtype, parameters
-        self.body = Body()
+        super().__init__(get, functions, dtype)
+        self.body, self.parameters = Body(), parameters
         self.expectations = Expectations(self.body, own, series)
+        self.results: list[Key] = []
         self.grams: list[tuple[str, str]] = []
         self.names: dict[Name, Argument] = {}
         self.kept = {name: place for place, name in enumerate(dict.fromkeys(plan.each.kept))}
-
-    def run(self, statements: Iterable[order.Statement]) -> None:
-        for s in statements:
-            try:
-                self._statement(s)
-            except Missing as error:
-                out = getattr(s, "out", None)
-                raise Missing(error.reason, error.name or (out.stem if isinstance(out, Name) else "")) from None
-
-    def _statement(self, s: order.Statement) -> None:  # noqa: C901
-        match s:
-            case order.Note() | order.Free():
-                pass
-            case order.Guard():
-                self.run(() if self.get.isdisjoint(s.results) else s.body)
-            case order.Result():
-                self._result(s)
-            case arrays.Gram():
-                self._gram(s)
-            case arrays.Same() | arrays.Full():
-                self._define(s.out, self._value(s.of))
-            case operations.Add():
-                self._define(s.out, self._value(s.x) * float(s.alpha) + self._value(s.y) * float(s.beta))
-            case operations.Mul():
-                self._define(s.out, self._value(s.x) * self._value(s.y))
-            case operations.Expect2():
-                self._expect(s)
-            case (
-                arrays.Numbers() | arrays.Number() | arrays.Permute() | arrays.Slice() | arrays.Fit() | arrays.Take()
-                | arrays.At() | arrays.Reduce() | arrays.Windows()
-            ):  # fmt: skip
-                raise Missing("arrays with axes")
-            case (
-                positions.Size() | positions.Strided() | positions.SameSize() | positions.Features() | positions.Move()
-                | positions.Grid() | positions.Taps() | positions.Window() | positions.Inverse() | positions.Back()
-                | positions.Along() | positions.Indicator()
-            ):  # fmt: skip
-                raise Missing("positions on an axis")
-            case arrays.Parameter():
-                self._parameter(s)
-            case operations.Box() | operations.Contract() | operations.Total() | operations.Softmax():
-                raise Missing("a sum over an axis")
-            case operations.Apply():
-                raise Missing(f"a function of scalars, {s.f}")
-            case (
-                operations.Expect1() | operations.ExpectJ() | operations.Square() | operations.Radial()
-                | operations.Placed()
-            ):  # fmt: skip
-                raise Missing("an expectation over other than two Gaussian variables")
-            case order.Read() | order.Loop() | order.Put() | order.Wave():
-                raise Missing("a recurrence")
-            case order.Store():
-                raise Missing("a function of the data")
-            case _:
-                assert_never(s)
 
     # ------------------------------------------------------------ operands
 
@@ -145,23 +93,52 @@ class _Walk:
 
     # ------------------------------------------------------------ statements
 
-    def _parameter(self, s: arrays.Parameter) -> None:
+    def parameter(self, s: arrays.Parameter) -> None:
         place = len(self.kept) + self.parameters.setdefault(s.parameter, len(self.parameters))
         self._define(s.out, Value(self.body, Side(1, Kept(place)), self.dtype))
 
-    def _gram(self, s: arrays.Gram) -> None:
+    def gram(self, s: arrays.Gram) -> None:
         if s.rows or s.cols or not isinstance(s.x, Array) or not isinstance(s.y, Array):
             raise Missing("a Gram matrix with axes")
         self._define(s.out, Value(self.body, self.body.add("gram", which=len(self.grams)), self.dtype))
         self.grams.append((s.x.name, s.y.name))
 
-    def _expect(self, s: operations.Expect2) -> None:
-        if s.means != (None, None):
-            raise Missing("an expectation of variables with means")
-        k11, k22, k12 = map(self._value, s.covariances)
-        self._define(s.out, self.expectations.value(self.functions(s.f), self.functions(s.g), k11, k22, k12, s.same))
+    def same(self, s: arrays.Same | arrays.Full) -> None:
+        self._define(s.out, self._value(s.of))
 
-    def _result(self, s: order.Result) -> None:
+    def arithmetic(self, s: operations.Add | operations.Mul) -> None:
+        x, y = self._value(s.x), self._value(s.y)
+        found = x * y if isinstance(s, operations.Mul) else x * float(s.alpha) + y * float(s.beta)
+        self._define(s.out, found)
+
+    def expect(self, s: operations.Expect2, f: Fn, g: Fn) -> None:
+        k11, k22, k12 = map(self._value, s.covariances)
+        self._define(s.out, self.expectations.value(f, g, k11, k22, k12, s.same))
+
+    def result(self, s: order.Result) -> None:
         if s.sizes:
-            raise Missing(f"{shown(s.name)} with axes")
-        self.body.results[s.name if s.key is None else TERM + s.key] = self._argument(s.of)
+            raise Missing(f"{shown(s.key.asked)} with axes")
+        self.results.append(s.key)
+        self.body.results.append(self._argument(s.of))
+
+    def over_axes(self, s: OverAxes) -> None:
+        match s:
+            case (
+                arrays.Numbers() | arrays.Number() | arrays.Permute() | arrays.Slice() | arrays.Fit() | arrays.Take()
+                | arrays.At()
+            ):  # fmt: skip
+                raise Missing("arrays with axes")
+            case (
+                positions.Size() | positions.Strided() | positions.SameSize() | positions.Features() | positions.Move()
+                | positions.Grid() | positions.Taps() | positions.Window() | positions.Inverse() | positions.Back()
+                | positions.Along() | positions.Indicator()
+            ):  # fmt: skip
+                raise Missing("positions on an axis")
+            case operations.Box() | operations.Contract() | operations.Total():
+                raise Missing("a sum over an axis")
+            case operations.Apply():
+                raise Missing(f"a function of scalars, {s.f}")
+            case order.Read() | order.Loop() | order.Put() | order.Wave():
+                raise Missing("a recurrence")
+            case _:
+                assert_never(s)

@@ -13,7 +13,6 @@ from netsor.compilers.derive.entries.traversal import children
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Constant,
     Entry,
     Expect,
     FeatureDim,
@@ -107,7 +106,7 @@ def operations(v: Value) -> tuple[sp.Expr, sp.Expr]:
             return ops + 1, expectations
         case Expect() | Radial():
             return ops, expectations + 1
-        case Num() | Access() | Given() | Constant() | SizeValue() | FeatureDim() | Ind():
+        case Num() | Access() | Given() | SizeValue() | FeatureDim() | Ind():
             return ops, expectations
         case _:
             assert_never(v)

@@ -16,7 +16,6 @@ from netsor.compilers.derive.entries.traversal import walk
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Constant,
     Entry,
     Expect,
     FeatureDim,
@@ -26,6 +25,9 @@ from netsor.compilers.derive.entries.values import (
     Ind,
     Mul,
     Num,
+    Numbers,
+    Parameter,
+    Position,
     Radial,
     SizeValue,
     Soft,
@@ -65,7 +67,7 @@ def merged(factors: list[Value]) -> list[Value]:
 def letters(v: Value) -> tuple[str, str, str]:
     """Names of two Gaussian variables and a radius that no data or given scalar inside the value has."""
     inside = list(walk(v))
-    taken = {re.sub(r"\d+$", "", x.var.name) for x in inside if isinstance(x, Given)}
+    taken = {re.sub(r"\d+$", "", x.of.name) for x in inside if isinstance(x, Given) and isinstance(x.of, ir.Var)}
     taken |= {a.name for x in inside if isinstance(x, Gram) for a in x.array[:2]}
     one, two, three, *_ = (c for c in "uvrwyzpqst" if c not in taken)
     return one, two, three
@@ -100,9 +102,7 @@ class Writer(ABC):
             case Access():
                 return self.entry(v.entry, v.copy) + self.indexed(v.idx)
             case Given():
-                return self.array(v.var.name, v.copy) + self.indexed(v.idx)
-            case Constant():
-                return self.index(v.idx[0]) if v.array == "position" else self.variable(v.name) + self.indexed(v.idx)
+                return self._given(v)
             case Gram():
                 return self._gram(v)
             case SizeValue():
@@ -113,6 +113,17 @@ class Writer(ABC):
                 return self._indicator(v)
             case _:
                 assert_never(v)
+
+    def _given(self, v: Given) -> str:
+        match v.of:
+            case ir.Var():
+                return self.array(v.of.name, v.copy) + self.indexed(v.idx)
+            case Numbers() | Parameter():
+                return self.variable(v.of.name) + self.indexed(v.idx)
+            case Position():
+                return self.index(v.idx[0])
+            case _:
+                assert_never(v.of)
 
     def _softmax(self, v: Soft) -> str:
         mask = None if v.mask is None else self.write(v.mask)
@@ -150,7 +161,7 @@ class Writer(ABC):
             case Fn():
                 return self.loose(v.expr, text) or text.startswith("-")
             case (
-                Access() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Mul() | Ind() | Soft()
+                Access() | Given() | Gram() | SizeValue() | FeatureDim() | Mul() | Ind() | Soft()
                 | Expect() | Radial()
             ):  # fmt: skip
                 return text.startswith("-")

@@ -9,8 +9,9 @@ s ≪ 1/√R. After many steps of training it is not, and `corrected` takes it a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,51 +20,58 @@ from netsor.compilers.budget.progress import Progress
 from netsor.compilers.sampler.normals import Normals
 from netsor.errors import InputError
 
-Quantities = dict[str, Tensor]
-Sample = Callable[[Normals], Quantities]
-Relative = Callable[[Quantities, Quantities], float]  # of means and standard errors
+K = TypeVar("K", bound=Hashable)  # what a quantity is called by
+Sample = Callable[[Normals], dict[K, Tensor]]
+Relative = Callable[[dict[K, Tensor], dict[K, Tensor]], float]  # of means and standard errors
 
 SCRAMBLES = 16
 PILOT, FIRST, MOST = 2**8, 2**11, 2**17  # draws per scramble
 TOLERANCE, ROUNDS = 1e-3, 16
 
 
-CHANGE = "change\n"  # before the names of what a correction changes; no name begins like this
 PER_DIRECTION = 8  # draws a scramble for every direction, so that the bias of halves is of first order
 
 
-def corrected(sample: Sample) -> Sample:
+@dataclass(frozen=True)
+class Change:
+    """What a correction changes of a quantity."""
+
+    of: Hashable
+
+
+def corrected(sample: Sample[K]) -> Sample[K | Change]:
     """Without the bias of order 1/count: 2 q − (q₁ + q₂)/2 with q₁ and q₂ from the halves of the same draws.
 
     What is linear in the draws' distribution stays as it is, so the variance does not grow (Quenouille 1956).
     """
 
-    def run(normals: Normals) -> Quantities:
+    def run(normals: Normals) -> dict[K | Change, Tensor]:
         whole = sample(normals)
         one, two = (sample(half) for half in normals.halves())
         change = {name: q - (one[name] + two[name]) / 2 for name, q in whole.items()}
-        return {name: q + change[name] for name, q in whole.items()} | {CHANGE + name: c for name, c in change.items()}
+        better: dict[K | Change, Tensor] = {name: q + change[name] for name, q in whole.items()}
+        return better | {Change(name): c for name, c in change.items()}
 
     return run
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Means and standard errors by name; `relative` is the largest relative error; draws per scramble, scrambles."""
+class Estimate(Generic[K]):
+    """Means and standard errors; `relative` is the largest relative error; draws per scramble, scrambles."""
 
-    mean: Quantities
-    error: Quantities
+    mean: dict[K, Tensor]
+    error: dict[K, Tensor]
     relative: float
     count: int
     scrambles: int
 
 
 def estimate(
-    sample: Sample, relative: Relative, stored: Callable[[], int], *, tol: float | None = None,
+    sample: Sample[K], relative: Relative[K], stored: Callable[[], int], *, tol: float | None = None,
     samples: int | None = None, seed: int = 0, device: torch.device | None = None, memory: float = 2e9,
     announce: Announce | None = None, shown: Progress | None = None, per_direction: int = 0,
-    scrambles: Callable[..., Rounds] | None = None,
-) -> Estimate:  # fmt: skip
+    scrambles: Callable[..., Rounds[K]] | None = None,
+) -> Estimate[K]:  # fmt: skip
     """Run `sample` on growing numbers of draws until `relative` is at most `tol`, or on `samples` draws in all.
 
     `stored()` is how many numbers the last run kept; `memory` bounds their bytes. A scramble has `per_direction` draws
@@ -100,7 +108,7 @@ def estimate(
         return _refined(run, goal, first, largest)
 
 
-def _pilot(sample: Sample, seed: int, device: torch.device) -> Normals:
+def _pilot(sample: Sample[K], seed: int, device: torch.device) -> Normals:
     """A run that shows the number of directions, which are fewer than its draws."""
     count = PILOT
     while True:
@@ -122,7 +130,7 @@ class Forecast:
 
 
 Announce = Callable[[Forecast], None]
-Rounds = Callable[[int, range, dict[int, Quantities]], Estimate]  # draws a scramble, scrambles, those that are known
+Rounds = Callable[[int, range, dict[int, dict[K, Tensor]]], Estimate[K]]  # draws a scramble, scrambles, known ones
 
 
 def _timed(run: Callable[[], object]) -> float:
@@ -131,13 +139,13 @@ def _timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _refined(run: Rounds, goal: float, count: int, largest: int) -> Estimate:
+def _refined(run: Rounds[K], goal: float, count: int, largest: int) -> Estimate[K]:
     """More draws a scramble, then more scrambles, until the error is at most the goal."""
     found = run(count, range(SCRAMBLES), {})
     while found.relative > goal and count < largest:
         count = min(largest, count * (4 if found.relative > 2 * goal else 2))
         found = run(count, range(SCRAMBLES), {})
-    kept: dict[int, Quantities] = {}
+    kept: dict[int, dict[K, Tensor]] = {}
     runs = SCRAMBLES
     while found.relative > goal and runs < SCRAMBLES * ROUNDS:
         runs *= 2
@@ -151,27 +159,28 @@ def power(n: int) -> int:
 
 
 @dataclass
-class Scrambles:
+class Scrambles(Generic[K]):
     """Means over independent scrambles of so many draws each; those in `kept` are not run again."""
 
-    sample: Sample
-    relative: Relative
+    sample: Sample[K]
+    relative: Relative[K]
     directions: int
     seed: int
     device: torch.device
     shown: Progress
 
-    def __call__(self, count: int, numbers: range, kept: dict[int, Quantities]) -> Estimate:
+    def __call__(self, count: int, numbers: range, kept: dict[int, dict[K, Tensor]]) -> Estimate[K]:
         self.shown.goal(self.shown.count + count * sum(i not in kept for i in numbers))
         for i in numbers:
             if i not in kept:
                 kept[i] = self.sample(Normals(count, self.directions, self.seed, i, self.device))
                 self.shown.done(count)
         stacks = {name: torch.stack([kept[i][name] for i in numbers]) for name in kept[0]}
-        names = [name for name in stacks if not name.startswith(CHANGE)]
+        changes = {name.of: stack for name, stack in stacks.items() if isinstance(name, Change)}
+        names = [name for name in stacks if not isinstance(name, Change)]
         mean = {name: stacks[name].mean(0) for name in names}
         error = {name: stacks[name].std(0) / len(numbers) ** 0.5 for name in names}
         for name in names:  # half of what a correction changes is taken as its error
-            if CHANGE + name in stacks:
-                error[name] = torch.hypot(error[name], stacks[CHANGE + name].mean(0) / 2)
+            if name in changes:
+                error[name] = torch.hypot(error[name], changes[name].mean(0) / 2)
         return Estimate(mean, error, self.relative(mean, error), count, len(numbers))

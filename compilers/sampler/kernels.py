@@ -6,7 +6,8 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,20 +15,38 @@ from torch import Tensor
 from netsor import ir
 from netsor.build.program import Program
 from netsor.compilers.budget.progress import STORES, Progress, outside, spoken
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import symmetrised
-from netsor.compilers.evaluate.results import TERM, KernelResult, fields, shown
+from netsor.compilers.evaluate.results import KernelResult, fields
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram
 from netsor.compilers.finite.values import axis_names
-from netsor.compilers.sampler.estimate import Estimate, Forecast, Quantities, estimate
+from netsor.compilers.sampler.estimate import Estimate, Forecast, estimate
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import Diagnostic, InputError, SamplingWarning
 from netsor.facts import known, lookup, ratio, trained_uses
 from netsor.passes.backward import with_backward
 
-SCALAR, VECTOR = "scalar\n", "vector\n"  # no name begins like these
-SIDES = ("first\n", "second\n")  # kernels of one batch alone, which errors are relative to
+
+class Of(Enum):
+    """Which inputs a quantity is of."""
+
+    PAIRS = "all pairs of both batches"
+    INPUTS = "every input of the first batch alone: a scalar"
+    FIRST = "the pairs of the first batch, which errors are relative to"
+    SECOND = "the pairs of the second batch, which errors are relative to"
+
+
+class Quantity(NamedTuple):
+    """What is estimated."""
+
+    key: Key
+    of: Of = Of.PAIRS
+
+
+Quantities = dict[Quantity, Tensor]
+SIDES = (Of.FIRST, Of.SECOND)
 
 
 def sampled(
@@ -120,7 +139,7 @@ class Request:
             return self._kernels(one, one)
         found = self._kernels(one, two)
         for mark, side in zip(SIDES, (one, two), strict=True):
-            found |= {mark + name: k for name, k in self._kernels(side, side).items() if not name.startswith(SCALAR)}
+            found |= {Quantity(q.key, mark): k for q, k in self._kernels(side, side).items() if q.of is Of.PAIRS}
         return found
 
     def block(self, drawn: Drawn, rows: slice, cols: slice) -> Quantities:
@@ -134,14 +153,15 @@ class Request:
         """The kernels of some inputs of a batch with themselves, `[sample, *axes]`."""
         side = drawn.groups(self.first) if second else drawn.groups(0, self.first)
         some = side.some(part)
-        return {name: _diagonal(k) for name, k in self._kernels(some, some).items()}
+        return {q: _diagonal(k) for q, k in self._kernels(some, some).items()}
 
     def _kernels(self, drawn: Drawn, other: Drawn) -> Quantities:
         columns = (other.networks, other.results)
         found: Quantities = {}
         for name in self.get:
             if name == "nngp":
-                found[name] = finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name, columns)
+                nngp = finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name, columns)
+                found[Quantity(Key(name))] = nngp
             elif name in ("ntk", "terms"):
                 found |= self._terms(drawn, other, name)
             else:
@@ -154,16 +174,16 @@ class Request:
             names = known(self.program)
             raise InputError(f"the program has no vector or scalar called {name} (it has {names})", code="NT605")
         if var.kind == "C":
-            return {SCALAR + name: finite.scalar(drawn.networks, drawn.results, var)}
+            return {Quantity(Key(name), Of.INPUTS): finite.scalar(drawn.networks, drawn.results, var)}
         moment = finite.second_moment(drawn.networks, drawn.results, var, None, columns)
-        return {VECTOR + name: drawn.repeats(var) * moment}
+        return {Quantity(Key(name)): drawn.repeats(var) * moment}
 
     def _terms(self, drawn: Drawn, other: Drawn, name: str) -> Quantities:
         terms = ntk_terms(drawn, other)
         if name == "terms":
-            return {TERM + array: value for array, value in terms.items()}
+            return {Quantity(Key(array, is_term=True)): value for array, value in terms.items()}
         whole = sum(list(terms.values())[1:], next(iter(terms.values()))) if terms else None
-        return {} if whole is None else {"ntk": whole}
+        return {} if whole is None else {Quantity(Key(name)): whole}
 
 
 def needed(p: Program, get: Sequence[str]) -> frozenset[ir.Var]:
@@ -177,7 +197,7 @@ def needed(p: Program, get: Sequence[str]) -> frozenset[ir.Var]:
     return frozenset(found)
 
 
-def ntk_terms(drawn: Drawn, other: Drawn) -> Quantities:
+def ntk_terms(drawn: Drawn, other: Drawn) -> dict[str, Tensor]:
     """The NTK by trained array: multiplier² · (rows/n_out) · E[Z^dy Z^dȳ] · E[Z^z Z^z̄] over all pairs of uses."""
     p = drawn.networks[0].program
     rows = factors(drawn)
@@ -229,14 +249,14 @@ def output_shape(network: Any, p: ir.ProgramLike) -> tuple[int, ...]:
 
 def relative(mean: Quantities, error: Quantities) -> float:
     """The largest error: of a kernel relative to √(K_ii K_jj), of a scalar relative to the largest value."""
-    names = [name for name in mean if not name.startswith(SIDES)]
-    return max((float((error[name] / _scale(name, mean)).nan_to_num(0, 0).max()) for name in names), default=0.0)
+    wanted = [q for q in mean if q.of not in SIDES]
+    return max((float((error[q] / _scale(q, mean)).nan_to_num(0, 0).max()) for q in wanted), default=0.0)
 
 
-def _scale(name: str, mean: Quantities) -> Tensor:
-    if name.startswith(SCALAR):
-        return mean[name].abs().amax()
-    one, two = (_diagonal(mean.get(mark + name, mean[name])) for mark in SIDES)
+def _scale(q: Quantity, mean: Quantities) -> Tensor:
+    if q.of is Of.INPUTS:
+        return mean[q].abs().amax()
+    one, two = (_diagonal(mean.get(Quantity(q.key, side), mean[q])) for side in SIDES)
     return scales(one, two)
 
 
@@ -257,18 +277,17 @@ def _diagonal(kernel: Tensor) -> Tensor:
     return square.diagonal().reshape(shape)
 
 
-def collected(found: Estimate, dtype: torch.dtype, symmetric: bool = False) -> KernelResult:
+def collected(found: Estimate[Quantity], dtype: torch.dtype, symmetric: bool = False) -> KernelResult:
     """A call's result; what errors are relative to is left out. Kernels of one batch are exactly symmetric."""
-    kernels: dict[str, Tensor] = {}
+    kernels: dict[Key, Tensor] = {}
     errors: dict[str, Tensor] = {}
-    for name, mean in found.mean.items():
-        if name.startswith(SIDES):
+    for q, mean in found.mean.items():
+        if q.of in SIDES:
             continue
-        value, error = mean.to(dtype), found.error[name].to(dtype)
-        if symmetric and not name.startswith(SCALAR):
+        value, error = mean.to(dtype), found.error[q].to(dtype)
+        if symmetric and q.of is Of.PAIRS:
             value, error = symmetrised(value), symmetrised(error)
-        key = name.removeprefix(SCALAR).removeprefix(VECTOR)
-        kernels[key], errors[shown(key)] = value, error
+        kernels[q.key], errors[str(q.key)] = value, error
     return KernelResult(
         **fields(kernels), method="sampled", error=found.relative, methods=dict.fromkeys(errors, "sampled"),
         errors=errors,

@@ -14,9 +14,9 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.finite.lines import summed
-from netsor.compilers.finite.order import Loop, Step
 from netsor.compilers.finite.values import Value
 from netsor.facts import inputs_of
+from netsor.run.order import Loop, Step
 
 
 @dataclass(frozen=True)

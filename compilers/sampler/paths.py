@@ -18,12 +18,9 @@ import torch
 from torch import Tensor
 
 from netsor import ir
-from netsor.compilers.finite.arrays import covariance, root
-from netsor.compilers.finite.execute import Run, Scope, Values
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.network import Network, Result
-from netsor.compilers.finite.order import Loop, Step, read_outside, steps
-from netsor.compilers.finite.values import Binding, Value, axis_names
+from netsor.compilers.finite.values import Binding, Value, Values, axis_names
 from netsor.compilers.sampler.lifetimes import Plan, Sum, plan
 from netsor.compilers.sampler.linear import LATENT, Latents, linear_part
 from netsor.compilers.sampler.linear import Linear as LinearPart
@@ -31,6 +28,9 @@ from netsor.compilers.sampler.matrices import Direction, Element, Linear
 from netsor.compilers.sampler.normals import Normals
 from netsor.errors import UnsupportedError
 from netsor.facts import covariance_blocks
+from netsor.run import draws
+from netsor.run.execute import Run, Scope
+from netsor.run.order import Loop, Step, read_outside, steps
 
 
 class Limit(Network):
@@ -169,13 +169,12 @@ def input_vectors(p: ir.ProgramLike, binding: Binding, normals: Normals, latents
     found: Values = {}
     for block in covariance_blocks(p.lines):
         counts = [math.prod(binding.shape(line.out)) for line in block]
-        joint = torch.cat([torch.cat([covariance(a, b, binding) for b in block], 1) for a in block], 0)
-        factor = root(joint, [line.out.name for line in block])
+        factor = draws.root(block, binding, Value.xp)
         used = [j for j in range(factor.shape[1]) if bool((factor[:, j] != 0).any())]
         source = latents if block[0].out in latents.lines.roots else normals
         drawn = factor[:, used].to(normals.device) @ source.draw(len(used))
         for line, z in zip(block, drawn.split(counts), strict=True):
-            beta = float(line.multiplier) * (float(line.mean) + z)
+            beta = draws.factor(line, binding) * (float(line.mean) + z)
             axes, shape = axis_names(line.out), (1, *binding.shape(line.out), source.count)
             if source is latents:
                 found[line.out] = Value(beta.reshape(*shape, 1), (*axes, LATENT))
@@ -192,7 +191,7 @@ def leading(value: Value, shape: Sequence[int]) -> Value:
     return Value(data, value.axes)
 
 
-class _PathRun(Run):
+class _PathRun(Run[Tensor, Value]):
     """Runs lines; matrices are numbers of elements, doubled, plus one when transposed.
 
     Linear vectors have an axis more, of the coefficients of γ, and one coordinate where these are constant.
@@ -202,7 +201,7 @@ class _PathRun(Run):
         self, binding: Binding, elements: Sequence[Element], normals: Normals, latents: Latents,
         needed: frozenset[ir.Var] | None,
     ) -> None:  # fmt: skip
-        super().__init__(binding, {}, torch.zeros((), dtype=torch.float64, device=normals.device))
+        super().__init__(Value.xp, binding, torch.zeros((), dtype=torch.float64, device=normals.device))
         self.elements = elements
         self.normals = normals
         self.latents = latents
@@ -210,7 +209,7 @@ class _PathRun(Run):
         self.needed = needed
         self.made = 0
 
-    def planned(self, plan: Plan, scope: Scope) -> Values:
+    def planned(self, plan: Plan, scope: Scope[Value]) -> Values:
         """The values that are needed; the others are let go once they are read."""
         held: dict[ir.Var, int] = {v: x.data.numel() for v, x in scope.values.items()}
         most = 0
@@ -233,14 +232,14 @@ class _PathRun(Run):
     def kept(self, loop: Loop) -> Sequence[ir.Var]:
         return [v for v in loop.made if self.needed is None or v in self.needed]
 
-    def line(self, line: ir.Line, scope: Scope) -> Value:
+    def line(self, line: ir.Line, scope: Scope[Value]) -> Value:
         value = self._linear_line(line, scope) if line.out in self.linear else super().line(line, scope)
         self.made += value.data.numel()
         return value
 
-    def _linear_line(self, line: ir.Line, scope: Scope) -> Value:
+    def _linear_line(self, line: ir.Line, scope: Scope[Value]) -> Value:
         dims = [d for d in line.out.dims if d.axis.name not in scope.fixed()]
-        axes, sizes = [d.axis.name for d in dims], [self.binding.size(d.size) for d in dims]
+        axes, sizes = [d.axis.name for d in dims], [self.sizes.size(d.size) for d in dims]
         if line.out.kind == "C":  # a mean of odd functions
             return Value(self.like.new_zeros(1, *sizes), tuple(axes))
         axes, sizes = [*axes, LATENT], [*sizes, self.latents.count]
@@ -256,7 +255,7 @@ class _PathRun(Run):
         data = value.aligned([*axes, LATENT])
         return Value(data.expand(*data.shape[:-1], self.normals.count).flatten(-2), axes)
 
-    def compute(self, line: ir.Line, scope: Scope, axes: Sequence[str]) -> Value:
+    def compute(self, line: ir.Line, scope: Scope[Value], axes: Sequence[str]) -> Value:
         match line:
             case ir.InputMatrix():
                 return scope.read(line.out)

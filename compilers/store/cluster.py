@@ -15,7 +15,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -27,7 +27,7 @@ from netsor.compilers.store.files import INPUTS, Store, writing
 from netsor.compilers.store.identity import difference, versions
 from netsor.compilers.store.layout import STATE, Block
 from netsor.compilers.store.task import Client, Task
-from netsor.compilers.store.workers import Failure, Kept, failure_of
+from netsor.compilers.store.workers import Failure, Order, failure_of, raised
 from netsor.errors import InputError, NetsorWarning
 
 LOOK = 1.0  # seconds between two looks at the workers
@@ -67,16 +67,13 @@ def connected(file: str) -> Generator[Any]:
 
 def clustered(
     task: Task, store: Store, client: Client, todo: list[Block], ready: Callable[[], None]
-) -> Iterator[Block]:
+) -> Generator[Block]:
     """The blocks as they are done by the workers of a client."""
     folder = store.path.resolve() / STATE / f"{uuid.uuid4().hex}{INPUTS}"
     try:
         with writing(folder):
             folder.mkdir()
-            one = Kept.written(task.one, folder, "x1")
-            two = None if task.two is None else Kept.written(task.two, folder, "x2")
-        bare = replace(task, one=one.empty, two=None if two is None else two.empty)
-        order = pickle.dumps((bare, one, two, store.path.resolve()))
+            order = pickle.dumps(Order.written(task, store.path.resolve(), folder))
         dealer = Dealer(client, (versions(), store.hash, order), store, resources(client, task.one.device))
         for number, block in enumerate(dealer.dealt(todo)):
             if number == 0:
@@ -156,8 +153,7 @@ class Dealer:
             failure: Failure = future.result()
         except Exception:  # between the end of the task and its answer
             raise self._lost() from None
-        if failure is not None:
-            raise failure[0](failure[1])
+        raised(failure)
         if not self.store.has(block):
             raise InputError(
                 f"a worker wrote a block of {self.store.path}, and it is not here", code="NT641",
@@ -190,13 +186,12 @@ def computed(known: dict[str, str], hashed: str, order: bytes, block: Block) -> 
 
 def _write(hashed: str, order: bytes, block: Block) -> None:
     task, store = _loaded(hashed, order)
-    torch.set_num_threads(1)
-    store.write(block, *task.block(*store.layout.slices(block)))
+    task.write(store, block)
 
 
 @lru_cache(maxsize=1)
 def _loaded(hashed: str, order: bytes) -> tuple[Task, Store]:
-    bare, one, two, path = pickle.loads(order)
-    store = Store(path)
+    found: Order = pickle.loads(order)
+    task, store = found.read()
     store.same(hashed)
-    return replace(bare, one=one.read(), two=None if two is None else two.read()), store
+    return task, store

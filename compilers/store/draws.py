@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,15 +21,17 @@ from torch import Tensor
 from netsor.build.program import Program
 from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import Progress
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.sampler.estimate import PILOT, Estimate, Forecast, Quantities, Scrambles, estimate
-from netsor.compilers.sampler.kernels import SCALAR, VECTOR, Sampling, scales, warn
+from netsor.compilers.sampler.estimate import PILOT, Estimate, Forecast, Scrambles, estimate
+from netsor.compilers.sampler.kernels import Of, Quantities, Quantity, Sampling, scales, warn
 from netsor.compilers.sampler.normals import Normals
 from netsor.compilers.store.files import Report, Store, damaged, writing
 from netsor.compilers.store.identity import Identity
 from netsor.compilers.store.layout import STATE, Block
 from netsor.compilers.store.task import LARGEST, Task
+from netsor.compilers.store.zarr import put_whole
 from netsor.errors import Diagnostic, InputError
 
 DRAWS, ROUNDS = "draws", "rounds.json"
@@ -97,7 +98,7 @@ class Draws:
     def _sampling(self, one: Inputs, two: Inputs | None) -> Sampling:
         return Sampling.of(self.program, one.arrays, None if two is None else two.arrays, self.get, one.device)
 
-    def shapes(self) -> dict[str, Tensor]:
+    def shapes(self) -> dict[Key, Tensor]:
         """The kernels of one input with itself, from few draws."""
         sampling = self._sampling(self.one.slice(slice(0, 1)), None)
         with torch.no_grad():
@@ -106,7 +107,7 @@ class Draws:
 
     # ------------------------------------------------------------ means
 
-    def block(self, rows: slice, cols: slice) -> dict[str, Tensor]:
+    def block(self, rows: slice, cols: slice) -> dict[Key, Tensor]:
         part = ("pairs", rows.start // self.tile, cols.start // self.tile)
         return _named(self.statistics(part, self.count, range(self.runs))[0])
 
@@ -126,7 +127,7 @@ class Draws:
         file = self.file(part, count, number)
         try:
             with np.load(file) as found:
-                return {str(name): torch.from_numpy(found[f"array{i}"]) for i, name in enumerate(found["names"])}
+                return {_quantity(str(x)): torch.from_numpy(found[f"array{i}"]) for i, x in enumerate(found["names"])}
         except Exception as problem:  # of the checksums of a zip file, or of its form
             raise damaged(file, str(problem)) from None
 
@@ -134,7 +135,7 @@ class Draws:
         arrays = {f"array{i}": v.numpy(force=True) for i, v in enumerate(values.values())}
         save: Any = np.savez
         file = self.file(part, count, number)
-        self._whole(file, lambda opened: save(opened, names=np.array(list(values)), **arrays))
+        put_whole(file, lambda opened: save(opened, names=np.array([q.key.stored for q in values]), **arrays))
 
     def rounds(self) -> dict[str, float]:
         """The largest relative error by draws a scramble and scrambles."""
@@ -146,7 +147,7 @@ class Draws:
 
     def ended(self, key: str, relative: float) -> None:
         text = json.dumps(self.rounds() | {key: relative}).encode()
-        self._whole(self.folder / ROUNDS, lambda file: file.write(text))
+        put_whole(self.folder / ROUNDS, lambda file: file.write(text))
 
     def keep(self, count: int) -> None:
         """Only the scrambles of so many draws."""
@@ -154,23 +155,16 @@ class Draws:
             if other.name != str(count):
                 shutil.rmtree(other)
 
-    def _whole(self, file: Path, write: Callable[[Any], Any]) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f"{uuid.uuid4().hex}.partial")
-        with draft.open("wb") as opened:
-            write(opened)
-        draft.replace(file)
-
 
 @dataclass
-class _Stored(Scrambles):
+class _Stored(Scrambles[Quantity]):
     """Scrambles whose kernels are in files; a round that has ended is not gone through again."""
 
     draws: Draws
     sampling: Sampling
     store: Store
 
-    def __call__(self, count: int, numbers: range, kept: dict[int, Quantities]) -> Estimate:
+    def __call__(self, count: int, numbers: range, kept: dict[int, Quantities]) -> Estimate[Quantity]:
         key = f"{count} {len(numbers)}"
         known = self.draws.rounds()
         if key not in known:
@@ -224,12 +218,17 @@ def _drawn(sampling: Sampling, normals: Normals) -> Quantities:
     return {}
 
 
-def _named(values: Quantities) -> dict[str, Tensor]:
+def _named(values: Quantities) -> dict[Key, Tensor]:
     """By key, as in a block."""
-    if any(name.startswith(SCALAR) for name in values):
-        names = ", ".join(n.removeprefix(SCALAR) for n in values if n.startswith(SCALAR))
+    if any(q.of is Of.INPUTS for q in values):
+        names = ", ".join(str(q.key) for q in values if q.of is Of.INPUTS)
         raise InputError(f"{names}: limits of single inputs are no kernels of pairs and have no store", code="NT640")
-    return {name.removeprefix(VECTOR): value for name, value in values.items()}
+    return {q.key: value for q, value in values.items()}
+
+
+def _quantity(text: str) -> Quantity:
+    """A kernel by its stored key, which older draws of vectors have a mark in front of."""
+    return Quantity(Key.of_stored(text.removeprefix("vector\n")))
 
 
 @dataclass(frozen=True)
@@ -245,7 +244,7 @@ class SampledTask(Task):
         self.draws.folder = store.path / STATE / DRAWS
         self.draws.keep(0)
 
-    def block(self, rows: slice, cols: slice) -> tuple[dict[str, Any], Report]:
+    def block(self, rows: slice, cols: slice) -> tuple[dict[Key, Any], Report]:
         means = self.draws.block(rows, cols)
         if self.two is None and rows == cols:
             means = {name: symmetrised(value) for name, value in means.items()}
@@ -253,18 +252,18 @@ class SampledTask(Task):
         methods = [m for m in (method, "sampled") if m]
         return found | self._plain(means), ("+".join(methods), max(error or 0.0, self.draws.relative))
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> dict[Key, Any]:
         return self._exact(slice(0, 2), slice(0, 2))[0] | self._plain(self.draws.shapes())
 
     def identity(self, tile: int) -> Identity:
         """The memory bounds how many draws there are at once, which the numbers depend on."""
         return super().identity(tile) | {"memory": self.draws.memory}
 
-    def _exact(self, rows: slice, cols: slice) -> tuple[dict[str, Any], Report]:
+    def _exact(self, rows: slice, cols: slice) -> tuple[dict[Key, Any], Report]:
         names = tuple(name for name in self.names if name not in self.draws.get)
         return self.computed(names, rows, cols) if names else ({}, ("", None))
 
-    def _plain(self, found: dict[str, Tensor]) -> dict[str, Any]:
+    def _plain(self, found: dict[Key, Tensor]) -> dict[Key, Any]:
         return {name: value.to(self.one.dtype).numpy(force=True) for name, value in found.items()}
 
     def tile(self, limits: Limits, processes: int, known: int | None) -> int:

@@ -1,43 +1,28 @@
 """A store: a zarr (version 3) group on disk with one array for each kernel, a block of pairs for each chunk.
 
-A chunk is written under another name and renamed, so that it is there wholly or not at all; a checksum follows its
-numbers. What is not there reads as NaN.
+The files are those of zarr's format, written and read here: `zarr.py`.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
 import uuid
-import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from netsor.compilers.derive.outputs import Key
+from netsor.compilers.store import zarr
 from netsor.compilers.store.identity import Identity, hashed
 from netsor.compilers.store.layout import STATE, Array, Block, Layout
 from netsor.errors import InputError
 
 INPUTS = ".inputs"  # the ending of folders of inputs that the workers of a cluster read
-CHECKSUM = 4  # bytes after the numbers of a chunk
+FORMAT = 1  # of the attributes
 Report = tuple[str, float | None]  # method and error, as in KernelResult
-
-
-def zarr() -> Any:
-    """The library, or an error that names the extra."""
-    try:
-        import zarr as found
-    except ImportError:
-        raise InputError(
-            "stores need zarr, which is not installed", code="NT640", hint='pip install "netsor[store]"'
-        ) from None
-    return found
 
 
 class Store:
@@ -45,10 +30,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._group = _opened(path)
-        found = self._group.attrs.get("netsor")
-        if not isinstance(found, dict) or found.get("format") != 1:
-            raise InputError(f"{path} is not a store of kernels written by netsor", code="NT641")
+        found = _opened(path)
         self.identity: Identity = found["identity"]
         self.layout = Layout.from_dict(found["layout"])
         self.program: str = found["program"]
@@ -72,10 +54,13 @@ class Store:
             size = file.stat().st_size
         except FileNotFoundError:
             return False
-        want = math.prod((*self.layout.chunk, *array.axes)) * np.dtype(array.dtype).itemsize + CHECKSUM
+        want = zarr.stored_bytes(self._chunk(array), array.dtype)
         if size != want:
             raise damaged(file, f"it has {size:,} bytes and not {want:,}")
         return True
+
+    def _chunk(self, array: Array) -> tuple[int, ...]:
+        return (*self.layout.chunk, *array.axes)
 
     def missing(self) -> list[Block]:
         return [b for b in self.layout.blocks() if not self.has(b)]
@@ -86,10 +71,13 @@ class Store:
             raise InputError(
                 f"{self.path} is not complete: {self._absent()}", code="NT643", hint="run again what computes it"
             )
+        file = self.file(array, block)
         try:
-            return self._group[array.path][self.layout.slices(block)]
-        except Exception as problem:  # of a codec of zarr
-            raise damaged(self.file(array, block), str(problem)) from None
+            found = zarr.read_chunk(file, self._chunk(array), array.dtype)
+        except (OSError, ValueError) as problem:
+            raise damaged(file, str(problem)) from None
+        rows, cols = (s.stop - s.start for s in self.layout.slices(block))
+        return found[:rows, :cols]
 
     def _absent(self) -> str:
         blocks = self.missing()
@@ -99,26 +87,22 @@ class Store:
             f"{len(blocks):,} of {sum(1 for _ in self.layout.blocks()):,} blocks are missing: {', '.join(shown)}{more}"
         )
 
-    def write(self, block: Block, values: Mapping[str, Any], report: Report) -> None:
+    def write(self, block: Block, values: Mapping[Key, Any], report: Report) -> None:
         """The kernels of a block by key. NT641 when another store is in the place of this one by now."""
         self.same(self.hash)
-        with writing(self.path), zarr().config.set({"array.write_empty_chunks": True}):
+        with writing(self.path):
             (self.path / STATE / _name(report)).touch()
             for array in self.layout.arrays:
-                self._written[array.path][self.layout.slices(block)] = values[array.key]
+                zarr.write_chunk(self.file(array, block), self._chunk(array), array.dtype, values[array.key])
 
     def same(self, wanted: str) -> None:
         """NT641 unless the store at the path, as it is now, holds the call with this hash."""
         try:
-            there = json.loads((self.path / "zarr.json").read_text())["attributes"]["netsor"]["hash"]
-        except (OSError, ValueError, KeyError):
+            there = zarr.group_attributes(self.path)["netsor"]["hash"]
+        except (OSError, ValueError, KeyError, TypeError):
             there = None
         if there != wanted:
             raise InputError(f"{self.path} was removed or replaced while its blocks were computed", code="NT641")
-
-    @cached_property
-    def _written(self) -> Any:
-        return zarr().open_group(self.path, mode="r+")
 
     def report(self) -> Report:
         """How the blocks were computed, and the largest error of them."""
@@ -144,7 +128,7 @@ class Store:
                 ) from None
         try:
             with writing(self.path):
-                for file in self.path.rglob("*.partial"):
+                for file in self.path.rglob(f"*{zarr.PARTIAL}"):
                     file.unlink(missing_ok=True)
                 for folder in (self.path / STATE).glob(f"*{INPUTS}"):
                     shutil.rmtree(folder, ignore_errors=True)
@@ -188,25 +172,39 @@ def writing(path: Path) -> Generator[None]:
         ) from None  # fmt: skip
 
 
-def _opened(path: Path) -> Any:
-    library = zarr()
+def _opened(path: Path) -> dict[str, Any]:
+    """What the attributes of the store say."""
+    zarr.needed()
     if not path.exists():
         raise InputError(f"there is no store {path}", code="NT641")
     try:
-        return library.open_group(path, mode="r")
-    except Exception as problem:  # whatever zarr says of a folder that is no group, or of its metadata
-        reason = (str(problem).strip() or type(problem).__name__).splitlines()[0]
+        found = zarr.group_attributes(path).get("netsor")
+    except (OSError, ValueError) as problem:
+        reason = f"{zarr.METADATA} in it: {problem.strerror}" if isinstance(problem, OSError) else problem
         raise InputError(f"{path} is not a store of kernels: {reason}", code="NT641") from None
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+        raise InputError(f"{path} is not a store of kernels written by netsor", code="NT641")
+    if found["format"] != FORMAT:
+        raise InputError(
+            f"{path} is a store of format {found['format']}, and this version of netsor reads format {FORMAT}",
+            code="NT641", hint="use the version that wrote it, or begin another store",
+        )  # fmt: skip
+    return found
 
 
 def create(path: Path, program: str, layout: Layout, found: Identity, old: Store | None = None) -> None:
     """An empty store, made under another name and renamed, in the place of an old one that nobody writes to."""
-    library = zarr()
-    attributes = {"format": 1, "program": program, "hash": hashed(found), "identity": found, "layout": layout.as_dict()}
+    attributes = {
+        "format": FORMAT,
+        "program": program,
+        "hash": hashed(found),
+        "identity": found,
+        "layout": layout.as_dict(),
+    }
     draft = _beside(path)
     with writing(path):
         try:
-            _arrays(library, draft, layout, {"netsor": attributes})
+            _arrays(draft, layout, {"netsor": attributes})
             if old is None:
                 draft.rename(path)
             else:
@@ -227,17 +225,12 @@ def _replaced(old: Store, draft: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex}{zarr.PARTIAL}")
 
 
-def _arrays(library: Any, path: Path, layout: Layout, attributes: Mapping[str, Any]) -> None:
-    group = library.create_group(path, zarr_format=3, attributes=attributes)
-    group.create_group(STATE)
+def _arrays(path: Path, layout: Layout, attributes: Mapping[str, Any]) -> None:
+    zarr.make_group(path, attributes)
+    zarr.make_group(path / STATE, {})
     for array in layout.arrays:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            group.create_array(
-                array.path, shape=(layout.n, layout.m, *array.axes), chunks=(*layout.chunk, *array.axes),
-                dtype=array.dtype, fill_value=float("nan"), filters=None,
-                compressors=[library.codecs.Crc32cCodec()],
-            )  # fmt: skip
+        shape, chunk = ((*sides, *array.axes) for sides in ((layout.n, layout.m), layout.chunk))
+        zarr.make_array(path / array.path, shape, chunk, array.dtype)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
-
-import torch
 
 from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import Progress
+from netsor.compilers.store import zarr
 from netsor.compilers.store.cluster import clustered
-from netsor.compilers.store.files import Store, create, zarr
+from netsor.compilers.store.files import Store, create
 from netsor.compilers.store.identity import difference
 from netsor.compilers.store.layout import Block
 from netsor.compilers.store.lazy import StoredGram, stored
-from netsor.compilers.store.task import Hands, Task
+from netsor.compilers.store.task import Hands, Task, one_thread
 from netsor.compilers.store.workers import shared
 from netsor.errors import InputError
 
@@ -28,7 +27,7 @@ def gram(task: Task, sides: Sides, path: str | Path, limits: Limits, hands: Hand
     Every block is computed by one thread from its inputs alone (and, of a sampled kernel, the draws of all): its
     numbers depend neither on the other blocks nor on who computes them. `sides` gives the inputs per side of a block.
     """
-    zarr()
+    zarr.needed()
     target = Path(path)
     found = _prepared(task, sides, target, limits, hands, force)
     todo = found.missing()
@@ -69,35 +68,24 @@ def _fill(task: Task, store: Store, todo: list[Block], limits: Limits, hands: Ha
     def kept() -> str:
         return f"{done:,} of {total:,} blocks are in {store.path}; the same call goes on with the others"
 
-    with Progress(task.kernel.program.name, pairs, "pairs", limits.progress, kept=kept) as shown:
-        for block in _done(task, store, todo, hands, shown.ready):
+    shown = Progress(task.kernel.program.name, pairs, "pairs", limits.progress, kept=kept)
+    with shown, closing(_done(task, store, todo, hands, shown.ready)) as blocks:
+        for block in blocks:
             done += 1
             shown.done(store.layout.pairs(block))
 
 
 def _done(
     task: Task, store: Store, todo: list[Block], hands: Hands, ready: Callable[[], None]
-) -> Iterable[Block]:  # fmt: skip
+) -> Generator[Block]:  # fmt: skip
     if hands.client is not None:
         return clustered(task, store, hands.client, todo, ready)
     if hands.processes > 1 and len(todo) > 1:
-        return shared(task, store.path, min(hands.processes, len(todo)), todo, ready)
+        return shared(task, store, min(hands.processes, len(todo)), todo)
     return _by_one(task, store, todo)
 
 
-def _by_one(task: Task, store: Store, todo: list[Block]) -> Iterator[Block]:
+def _by_one(task: Task, store: Store, todo: list[Block]) -> Generator[Block]:
     for block in todo:
-        with one_thread():
-            store.write(block, *task.block(*store.layout.slices(block)))
+        task.write(store, block)
         yield block
-
-
-@contextmanager
-def one_thread() -> Generator[None]:
-    """Sums of several threads depend on how many they are."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -51,7 +51,11 @@ def hashed(found: Identity) -> str:
 
 
 def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
-    """The first difference in words; None when there is none."""
+    """The first difference in words; None when there is none.
+
+    Older stores name an option `fuse`, which without effect (False) is no difference.
+    """
+    there = {k: v for k, v in there.items() if (k, v) != ("fuse", False)}
     for key in [*here, *(k for k in there if k not in here)]:
         one, two = there.get(key), here.get(key)
         if one != two:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from netsor.compilers.evaluate.results import shown
+from netsor.compilers.derive.outputs import Key
 
 Block = tuple[int, int]  # the numbers of its rows and of its columns of blocks
 PLAIN = re.compile(r"(?!__)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")  # what every file system takes as it is
@@ -16,9 +16,9 @@ STATE = "state"  # the folder of the lock and the reports
 
 @dataclass(frozen=True)
 class Array:
-    """One kernel `[n, m, *axes]`: its key (as in `results.flat`), its folder and the name of its dtype."""
+    """One kernel `[n, m, *axes]`: its folder and the name of its dtype."""
 
-    key: str
+    key: Key
     path: str
     dtype: str
     axes: tuple[int, ...]
@@ -26,7 +26,7 @@ class Array:
     @property
     def name(self) -> str:
         """As in `KernelResult.items`."""
-        return shown(self.key)
+        return str(self.key)
 
 
 @dataclass(frozen=True)
@@ -63,20 +63,21 @@ class Layout:
         return rows * (rows + 1) // 2 if self.symmetric and block[0] == block[1] else rows * cols
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        arrays = [asdict(a) | {"key": a.key.stored} for a in self.arrays]
+        return asdict(self) | {"arrays": arrays}
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> Layout:
-        arrays = tuple(Array(a["key"], a["path"], a["dtype"], tuple(a["axes"])) for a in found["arrays"])
+        arrays = tuple(Array(Key.of_stored(a["key"]), a["path"], a["dtype"], tuple(a["axes"])) for a in found["arrays"])
         return Layout(found["n"], found["m"], found["tile"], found["symmetric"], arrays)
 
 
-def folders(keys: Sequence[str]) -> list[str]:
+def folders(keys: Sequence[Key]) -> list[str]:
     """A folder for each kernel: its name where that is a plain word and no other's, else a number."""
     out: list[str] = []
     taken = {STATE}
     for i, key in enumerate(keys):
-        name = shown(key)
+        name = str(key)
         plain = len(name) < 100 and PLAIN.fullmatch(name) is not None and name.casefold() not in taken
         out.append(name if plain else f"kernel-{i}")
         taken.add(out[-1].casefold())

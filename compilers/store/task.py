@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import torch
 
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.memory import needed
 from netsor.compilers.budget.plan import Call, Limits
 from netsor.compilers.budget.progress import Progress
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.evaluate.results import KernelResult
@@ -43,11 +47,16 @@ class Task:
     def end(self, store: Store) -> None:
         """What is not needed once all blocks are there."""
 
-    def block(self, rows: slice, cols: slice) -> tuple[dict[str, Any], Report]:
+    def write(self, store: Store, block: Block) -> None:
+        """A block computed and written."""
+        with one_thread():
+            store.write(block, *self.block(*store.layout.slices(block)))
+
+    def block(self, rows: slice, cols: slice) -> tuple[dict[Key, Any], Report]:
         """A block as numpy arrays by key, and how it was computed."""
         return self.computed(self.names, rows, cols)
 
-    def computed(self, names: tuple[str, ...], rows: slice, cols: slice) -> tuple[dict[str, Any], Report]:
+    def computed(self, names: tuple[str, ...], rows: slice, cols: slice) -> tuple[dict[Key, Any], Report]:
         """The kernel's call on these inputs alone."""
         own = self.two is None and rows == cols
         one = _some(self.one, rows)
@@ -56,7 +65,7 @@ class Task:
             raise refuse_pairs(self.kernel.program.name)
         return {k: v.numpy(force=True) for k, v in kernels(found).items()}, (found.method, found.error)
 
-    def probe(self) -> dict[str, Any]:
+    def probe(self) -> dict[Key, Any]:
         """The kernels of few pairs, or numbers like them."""
         return self.block(slice(0, 2), slice(0, 2))[0]
 
@@ -77,7 +86,18 @@ def _some(data: Inputs, part: slice) -> Inputs:
     return data.having({k: v[part].clone() for k, v in data.arrays.items()})
 
 
-def kernels(result: KernelResult) -> dict[str, Any]:
+@contextmanager
+def one_thread() -> Generator[None]:
+    """Sums of several threads depend on how many they are."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def kernels(result: KernelResult) -> dict[Key, Any]:
     return result.by_key()
 
 

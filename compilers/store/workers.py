@@ -1,24 +1,18 @@
-"""Processes that compute blocks and write them. Each ends when its parent does.
-
-They are interpreters of their own that run nothing of the caller's script; a block goes to one by its standard input,
-and what came of it back by its standard output.
-"""
+"""The blocks of a store by this process and others beside it, each of which writes what it has computed."""
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from threading import Thread
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -26,16 +20,12 @@ import torch
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.store.files import Store, writing
 from netsor.compilers.store.layout import Block
+from netsor.compilers.store.processes import Ended, Process, forked, may_fork, spawned
 from netsor.compilers.store.task import Task
 from netsor.errors import InputError, NetsorError
 
 Failure = tuple[type[Exception], Any] | None  # an error as it travels: its class and what it says
-START = """
-import pickle, sys
-sys.path[:] = pickle.load(sys.stdin.buffer)
-from netsor.compilers.store.workers import main
-main()
-"""
+Done = SimpleQueue[Block | Exception]
 
 
 @dataclass(frozen=True)
@@ -47,140 +37,156 @@ class Kept:
     device: torch.device
 
     @staticmethod
-    def written(data: Inputs, folder: Path, side: str) -> Kept:
+    def written(data: Inputs, folder: Path, side: str, device: torch.device | None = None) -> Kept:
         files: dict[str, str] = {}
         for i, (name, tensor) in enumerate(data.arrays.items()):
             files[name] = str(folder / f"{side}-{i}.npy")
             np.save(files[name], tensor.numpy(force=True))
-        return Kept(data.having({k: v[:0].cpu().clone() for k, v in data.arrays.items()}), files, data.device)
+        empty = data.having({k: v[:0].cpu().clone() for k, v in data.arrays.items()})
+        return Kept(empty, files, data.device if device is None else device)
 
     def read(self) -> Inputs:
         arrays = {k: torch.from_numpy(np.load(file, mmap_mode="c")) for k, file in self.files.items()}
         return self.empty.having({k: v.to(self.device) for k, v in arrays.items()})
 
 
-class Worker:
-    """One process; `arguments` are those of `work`."""
+@dataclass(frozen=True)
+class Order:
+    """A task without its inputs, which are in files."""
 
-    def __init__(self, arguments: tuple[Any, ...]) -> None:
-        self.process = subprocess.Popen([sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.path: Path = arguments[-1]
-        self._send(sys.path)
-        self._send(arguments)
+    bare: Task
+    one: Kept
+    two: Kept | None
+    path: Path
 
-    def _send(self, value: Any) -> None:
-        assert self.process.stdin is not None
-        try:
-            pickle.dump(value, self.process.stdin)
-            self.process.stdin.flush()
-        except OSError:
-            raise self._dead() from None
+    @staticmethod
+    def written(task: Task, path: Path, folder: Path, device: torch.device | None = None) -> Order:
+        one = Kept.written(task.one, folder, "x1", device)
+        two = None if task.two is None else Kept.written(task.two, folder, "x2", device)
+        return Order(replace(task, one=one.empty, two=None if two is None else two.empty), one, two, path)
 
-    def compute(self, block: Block) -> Block:
-        """Have a block computed and written; what went wrong there is raised here."""
-        self._send(block)
-        self.answer()
-        return block
+    def read(self) -> tuple[Task, Store]:
+        task = replace(self.bare, one=self.one.read(), two=None if self.two is None else self.two.read())
+        return task, Store(self.path)
 
-    def answer(self) -> None:
-        assert self.process.stdout is not None
-        try:
-            failure = pickle.load(self.process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            raise self._dead() from None
-        if failure is not None:
-            raise failure[0](failure[1])
 
-    def end(self) -> None:
-        """A chunk is there wholly or not at all, whenever this is."""
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            try:
-                pipe.close()
-            except OSError:  # what was not sent goes nowhere
-                continue
+# ---------------------------------------------------------------- the caller
 
-    def _dead(self) -> InputError:
-        status = self.process.wait()
-        how = f"by signal {-status}" if status < 0 else f"with status {status}"
-        return InputError(
-            f"a process that computes blocks of {self.path} ended {how}", code="NT641",
+
+def shared(task: Task, store: Store, count: int, todo: list[Block]) -> Generator[Block]:
+    """The blocks as they are done by this process and `count - 1` others."""
+    waiting, done, left = deque(todo), Done(), len(todo)
+    with _others(task, store, count - 1) as others, _served(others, waiting, done):
+        while left:
+            own = _next(waiting)
+            if own is not None:
+                task.write(store, own)
+                done.put(own)
+            while True:  # one, and what else there is
+                yield _block(done.get(), store.path)
+                left -= 1
+                if done.empty():
+                    break
+
+
+def _next(waiting: deque[Block]) -> Block | None:
+    try:
+        return waiting.popleft()
+    except IndexError:
+        return None
+
+
+def _block(found: Block | Exception, path: Path) -> Block:
+    if isinstance(found, Ended):
+        raise InputError(
+            f"a process that computes blocks of {path} ended {found.process.how()}", code="NT641",
             hint="blocks that are complete are kept; the same call goes on with the others",
         )  # fmt: skip
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
-def shared(
-    task: Task, path: Path, count: int, todo: list[Block], ready: Callable[[], None]
-) -> Iterator[Block]:  # fmt: skip
-    """The blocks as they are done by `count` processes, which write them to the store at a path."""
-    with tempfile.TemporaryDirectory(prefix="netsor-") as folder:
-        with writing(Path(folder)):
-            one = Kept.written(task.one, Path(folder), "x1")
-            two = None if task.two is None else Kept.written(task.two, Path(folder), "x2")
-        bare = replace(task, one=one.empty, two=None if two is None else two.empty)
-        workers: list[Worker] = []
-        try:
-            workers += [Worker((number, bare, one, two, path)) for number in range(count)]
-            for worker in workers:
-                worker.answer()  # it has begun
-            ready()
-            yield from _dealt(workers, todo)
-        finally:
-            for worker in workers:
-                worker.end()
-
-
-def _dealt(workers: list[Worker], todo: list[Block]) -> Iterator[Block]:
-    """Each block to the next process that is idle."""
-    idle: SimpleQueue[Worker] = SimpleQueue()
-    for worker in workers:
-        idle.put(worker)
-
-    def computed(block: Block) -> Block:
-        worker = idle.get()
-        try:
-            return worker.compute(block)
-        finally:
-            idle.put(worker)
-
-    pool = ThreadPoolExecutor(len(workers))
+@contextmanager
+def _served(others: list[Process], waiting: deque[Block], done: Done) -> Generator[None]:
+    """Inside, each process is given the next block when it is idle. At the end all are ended."""
+    threads = [Thread(target=_serve, args=(process, waiting, done), daemon=True) for process in others]
     try:
-        for done in as_completed([pool.submit(computed, block) for block in todo]):
-            yield done.result()
+        for thread in threads:
+            thread.start()
+        yield
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for process in others:
+            process.end()
+        for thread in threads:
+            thread.join()
 
 
-def main() -> None:
-    """The life of a process: blocks by the standard input until nobody gives any."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its processes
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed is no reply
+def _serve(process: Process, waiting: deque[Block], done: Done) -> None:
     try:
-        work(replies, *pickle.load(sys.stdin.buffer))
-    except (EOFError, BrokenPipeError):
-        os._exit(0)
+        raised(process.answer())  # it has begun
+        while (block := _next(waiting)) is not None:
+            process.send(block)
+            raised(process.answer())
+            done.put(block)
+    except Exception as error:
+        done.put(error)
 
 
-def work(replies: Any, number: int, task: Task, one: Kept, two: Kept | None, path: Path) -> None:
-    """Compute blocks as they are given."""
-    torch.set_num_threads(1)
-    if one.device.type == "cuda" and one.device.index is None:
+def raised(failure: Failure) -> None:
+    """Raise here what went wrong elsewhere."""
+    if failure is not None:
+        raise failure[0](failure[1])
+
+
+# ---------------------------------------------------------------- the others
+
+
+@contextmanager
+def _others(task: Task, store: Store, count: int) -> Generator[list[Process]]:
+    """So many processes that have begun: copies of this one where that is safe."""
+    with ExitStack() as held:
+        if may_fork():
+            life = partial(_compute, task, store, None)
+            starts = [partial(forked, life)] * count
+        else:
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="netsor-")))
+            with writing(folder):
+                order = Order.written(task, store.path.resolve(), folder, task.kernel.device)
+            starts = [partial(spawned, partial(_begin, number, order)) for number in range(1, count + 1)]
+        yield [held.enter_context(_ended(start)) for start in starts]
+
+
+@contextmanager
+def _ended(start: Callable[[], Process]) -> Generator[Process]:
+    """A process that has begun, and ends afterwards."""
+    try:
+        process = start()
+    except OSError as problem:
+        raise InputError(f"no other process can be started: {problem.strerror}", code="NT641") from None
+    try:
+        yield process
+    finally:
+        process.end()
+        process.close()
+
+
+def _begin(number: int, order: Order, orders: BinaryIO, answers: BinaryIO) -> None:
+    """The life of an interpreter of its own, the one with this number."""
+    device = order.one.device
+    if device.type == "cuda" and device.index is None:
         torch.cuda.set_device(number % torch.cuda.device_count())
-    whole = replace(task, one=one.read(), two=None if two is None else two.read())
-    store = Store(path)
-    failure = failure_of(lambda: whole.layout(1))  # derives and compiles
+    task, store = order.read()
+    _compute(task, store, failure_of(lambda: task.layout(1)), orders, answers)  # derives and compiles
+
+
+def _compute(task: Task, store: Store, failure: Failure, orders: BinaryIO, answers: BinaryIO) -> None:
+    """Say that it has begun, then compute and write blocks as they are given."""
+    torch.set_num_threads(1)
     while True:
-        pickle.dump(failure, replies)
-        replies.flush()
-        block = pickle.load(sys.stdin.buffer)
-        failure = failure_of(partial(_write, whole, store, block))
-
-
-def _write(task: Task, store: Store, block: Block) -> None:
-    store.write(block, *task.block(*store.layout.slices(block)))
+        pickle.dump(failure, answers)
+        answers.flush()
+        failure = failure_of(partial(task.write, store, pickle.load(orders)))
 
 
 def failure_of(step: Callable[[], object]) -> Failure:

@@ -20,7 +20,6 @@ from netsor.compilers.derive.entries.indices import Const, Copy, Index, Inv, Off
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Constant,
     Entry,
     Expect,
     FeatureDim,
@@ -30,6 +29,9 @@ from netsor.compilers.derive.entries.values import (
     Ind,
     Mul,
     Num,
+    Numbers,
+    Parameter,
+    Position,
     Radial,
     SizeValue,
     Soft,
@@ -124,9 +126,7 @@ class _Evaluator:
             case Gram():
                 return self._gram(v, env, own)
             case Given():
-                return self.inputs.scalar(v.var, self._copy(v.copy, own), self._indices(v.idx, env, own))
-            case Constant():
-                return self._constant(v, env, own)
+                return self._given(v, env, own)
             case SizeValue():
                 return sp.Integer(self.size(v.size, v.copy, own))
             case FeatureDim():
@@ -150,11 +150,19 @@ class _Evaluator:
         left = self._position(v.copy1, v.idx1, env, own)
         return self.inputs.gram(v.array, left, self._position(v.copy2, v.idx2, env, own))
 
-    def _constant(self, v: Constant, env: Env, own: Copy) -> sp.Expr:
-        if isinstance(v.array, sp.Symbol):
-            return v.array
+    def _given(self, v: Given, env: Env, own: Copy) -> sp.Expr:
         at = self._indices(v.idx, env, own)
-        return exact(at[0] if v.array == "position" else np.array(v.array, dtype=object)[at])
+        match v.of:
+            case ir.Var():
+                return self.inputs.scalar(v.of, self._copy(v.copy, own), at)
+            case Numbers():
+                return exact(np.array(v.of.numbers, dtype=object)[at])
+            case Parameter():
+                return v.of.symbol
+            case Position():
+                return exact(at[0])
+            case _:
+                assert_never(v.of)
 
     def _product(self, args: Sequence[Value], env: Env, own: Copy) -> sp.Expr:
         out: sp.Expr = sp.Integer(1)

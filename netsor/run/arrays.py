@@ -20,6 +20,16 @@ class Numpy:
     def value(self, data: Array, axes: tuple[str, ...] = ()) -> Value:
         return Value(data, axes)
 
+    def numbers(self, values: Any, like: Array) -> Array:
+        return np.asarray(values, dtype=float)
+
+    def cast(self, x: Array, like: Array) -> Array:
+        return x
+
+    def root(self, matrix: Array) -> tuple[Array, float, float]:
+        eigenvalues, vectors = np.linalg.eigh(matrix)
+        return vectors * np.sqrt(eigenvalues.clip(min=0)), float(eigenvalues[0]), float(eigenvalues[-1])
+
     def permute(self, x: Array, order: Sequence[int]) -> Array:
         return np.transpose(x, tuple(order))
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 from netsor import ir
 from netsor.errors import InputError
 from netsor.indexing import IndexMap, Outside, Read, index_map
-from netsor.run.values import Arrays, Value
+from netsor.run.values import Arrays, Sized, Value
 
 A = TypeVar("A", bound=Any)
 V = TypeVar("V", bound=Value[Any])
 Lookup = Callable[[ir.Var], V]
 Computed = ir.Trsp | ir.MatMul | ir.Nonlin | ir.Moment | ir.IndexForm | ir.Reduce | ir.Softmax
 PRODUCT = ir.arg(0) * ir.arg(1)
-
-
-class Sized(Protocol):
-    def size(self, size: ir.Size, /) -> int: ...
 
 
 def evaluate(line: Computed, read: Lookup[V], axes: Sequence[str], sizes: Sized, xp: Arrays[A, V]) -> V:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from netsor import ir
+from netsor.facts import input_vectors
 from netsor.indexing import index_map
 from netsor.run.expressions import Array
 from netsor.sizes import number
@@ -42,12 +43,25 @@ class Sizes:
 
 
 def fitting(lines: Sequence[ir.Line], width: int, features: Mapping[str, int] | None = None) -> Sizes:
-    """Sizes at which every axis has an element and every index exists; axes of the data get at least three."""
+    """Sizes at which every axis has an element and every index exists; axes of the data get at least three.
+
+    An axis over which the program states an array has the array's size.
+    """
+    known = _stated(lines)
     for default in range(3, 65):
-        sizes = Sizes(width, {}, features or {}, default)
+        sizes = Sizes(width, known, features or {}, default)
         if all(_fits(line, sizes) for line in lines):
             return sizes
-    return Sizes(width, {}, features or {}, 3)
+    return Sizes(width, known, features or {}, 3)
+
+
+def _stated(lines: Sequence[ir.Line]) -> dict[str, int]:
+    """Sizes of data axes by the arrays that stand in the program."""
+    found = {axis.name: len(rows) for v in input_vectors(lines) for axis, rows in v.axis_cov}
+    for line in lines:
+        if isinstance(line, ir.InputScalar) and not isinstance(line.limit, str):
+            found |= {d.axis.name: n for d, n in zip(line.out.dims, np.shape(line.limit or 0), strict=False)}
+    return found
 
 
 def _fits(line: ir.Line, sizes: Sizes) -> bool:

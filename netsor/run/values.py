@@ -12,14 +12,30 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import sympy as sp
 
+from netsor import ir
+
 A = TypeVar("A", bound=Any)
 V = TypeVar("V", covariant=True)
 
 
+class Sized(Protocol):
+    """What the data and a choice of widths decide."""
+
+    def size(self, size: ir.Size, /) -> int: ...
+    def dimension(self, dimension: ir.Dimension | None, /) -> int: ...
+
+
 class Arrays(Protocol[A, V]):
-    """What the rules of lines ask of an array language, beyond what numpy and torch write alike."""
+    """What running a program asks of an array language, beyond what numpy and torch write alike.
+
+    `numbers` are nested lists, `cast` is to another array's type and device; `root` is R with R Rᵀ the
+    matrix without its negative eigenvalues, and the smallest and the largest eigenvalue.
+    """
 
     def value(self, data: A, axes: tuple[str, ...] = ()) -> V: ...
+    def numbers(self, values: Any, like: A) -> A: ...
+    def cast(self, x: A, like: A) -> A: ...
+    def root(self, matrix: Any) -> tuple[A, float, float]: ...
     def permute(self, x: A, order: Sequence[int]) -> A: ...
     def expand(self, x: A, shape: Sequence[int]) -> A: ...
     def movedim(self, x: A, source: int, to: int) -> A: ...
@@ -62,6 +78,10 @@ class Value(Generic[A]):
             return self
         rest = tuple(a for a in self.axes if a != axis)
         return type(self)(self.data[(slice(None),) * self.dim(axis) + (index,)], rest)
+
+    def ordered(self, axes: Sequence[str]) -> Self:
+        """The value with its axes in this order."""
+        return type(self)(self.aligned(axes), tuple(axes))
 
     def expanded(self, axes: Sequence[str], sizes: Sequence[int]) -> Self:
         """The value with these axes at these sizes (broadcast where it does not depend on them)."""

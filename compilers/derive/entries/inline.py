@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from netsor import ir
 from netsor.compilers.derive.entries.arithmetic import factors, rebuilt, rewrite, summands
 from netsor.compilers.derive.entries.indices import ComposedIndexError, Const, Copy, Index, Renaming, Sym
 from netsor.compilers.derive.entries.traversal import indices, walk
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Constant,
     Entry,
     FeatureDim,
     Fn,
@@ -25,6 +25,7 @@ from netsor.compilers.derive.entries.values import (
     Ind,
     Mul,
     Num,
+    Position,
     SizeValue,
     Sum,
     Value,
@@ -38,7 +39,7 @@ class Holder(Protocol):
     value: Value
 
 
-PLAIN = Num | Access | Given | Constant | SizeValue | FeatureDim | Add | Mul | Ind | Fn
+PLAIN = Num | Access | Given | SizeValue | FeatureDim | Add | Mul | Ind | Fn
 
 
 def inline(
@@ -106,8 +107,7 @@ def _is_zero_outside(v: Value, d: Sym) -> bool:
     return (
         (isinstance(v, Access) and any(
             i == d and _same_axis(d, own, v.copy) for own, i in zip(v.entry.dims, v.idx, strict=True)))
-        or (isinstance(v, Given) and d in v.idx)
-        or (isinstance(v, Constant) and d in v.idx and v.array != "position")
+        or (isinstance(v, Given) and d in v.idx and not isinstance(v.of, Position))
         or (isinstance(v, Ind) and v.left == d and v.size == d.size and (isinstance(d.size, int) or v.copy == d.copy))
     )  # fmt: skip
 
@@ -131,7 +131,11 @@ def _contracts(v: Value) -> bool:
     """A sum of products of entries at plain indices: a factor of a contraction."""
     if not isinstance(v, Sum) or not isinstance(v.body, Mul):
         return False
-    return all(isinstance(f, Access | Given | Num) and all(isinstance(i, Sym) for i in indices(f)) for f in v.body.args)
+    return all(_is_factor(f) and all(isinstance(i, Sym) for i in indices(f)) for f in v.body.args)
+
+
+def _is_factor(v: Value) -> bool:
+    return isinstance(v, Access | Num) or (isinstance(v, Given) and isinstance(v.of, ir.Var))
 
 
 def _is_line(e: Entry, lines: frozenset[str]) -> bool:

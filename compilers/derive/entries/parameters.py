@@ -6,7 +6,8 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive.entries.arithmetic import mul, rebuilt
-from netsor.compilers.derive.entries.values import Constant, Fn, Num, Value
+from netsor.compilers.derive.entries.indices import Copy
+from netsor.compilers.derive.entries.values import Fn, Given, Num, Parameter, Value
 
 
 def parametrised(v: Value) -> Value:
@@ -23,7 +24,7 @@ def _opened(expr: sp.Expr) -> Value:
 
 def _factor(expr: sp.Expr) -> Value:
     symbols = sorted(expr.free_symbols, key=str)
-    leaves = tuple(Constant(s.name, s, ()) for s in symbols)
+    leaves = tuple(Given(Parameter(s), Copy.NONE) for s in symbols)
     if expr.is_Symbol or not symbols:
         return leaves[0] if leaves else Num(expr)
     return Fn(expr.xreplace({s: ir.param(i) for i, s in enumerate(symbols)}), leaves)

@@ -6,11 +6,12 @@ Expectations of homogeneous functions do without a factor of their covariances: 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import reduce
+from itertools import chain
+from operator import or_
 
-import networkx as nx
 import sympy as sp
 
 from netsor.compilers.derive.entries.arithmetic import add, factors, mul, rebuilt, rewrite, split, summands
@@ -30,7 +31,7 @@ from netsor.compilers.derive.entries.values import (
     Value,
 )
 
-Terms = dict[Value, tuple[sp.Expr, Value]]  # canonical form → the number in front, and the term without it
+Terms = dict[int, tuple[sp.Expr, Value]]  # number of the canonical form → the number in front, and the term without it
 
 
 def share(entries: list[Entry]) -> bool:
@@ -38,39 +39,62 @@ def share(entries: list[Entry]) -> bool:
 
     True when an entry has become another, which its readers may then share in turn.
     """
-    readers: Any = nx.DiGraph()
-    for e in entries:
-        readers.add_node(e)
-        readers.add_edges_from((v.entry, e) for v in walk(e.value) if isinstance(v, Access))
+    needs = Needs(entries)
+    forms: dict[Value, int] = {}
     pairs = [e for e in entries if e.space == "pair" and not e.recurrent]
     bases: dict[Hashable, list[tuple[Entry, Terms]]] = {}
     for e in pairs:
-        own = _terms(e.value, e.dims)
+        own = _terms(e.value, e.dims, forms)
         if e.kind == SECOND_MOMENT and own and _worth(own):
             bases.setdefault(_shape(e), []).append((e, own))
+    for known in bases.values():
+        known.sort(key=lambda x: -len(x[1]))
     renamed = False
     for e in pairs:
-        known = sorted(bases.get(_shape(e), ()), key=lambda x: -len(x[1]))
-        free = [(o, t) for o, t in known if o is not e]
+        free = [(base, t) for base, t in bases.get(_shape(e), ()) if not needs.has(base, e)]
         value = e.value
-        e.value = _read(value, e, free, readers)
+        e.value = _read(value, e, free, forms, needs)
         if e.value is value and len(factors(value)) > 1:
-            e.value = mul(*(_read(f, e, free, readers) for f in factors(value)))
+            e.value = mul(*(_read(f, e, free, forms, needs) for f in factors(value)))
         renamed = renamed or (e.value != value and isinstance(split(e.value)[1], Access))
     return renamed
 
 
-def _read(v: Value, e: Entry, bases: list[tuple[Entry, Terms]], readers: Any) -> Value:
+class Needs:
+    """The entries that each entry is computed from, and itself: a bit for each."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        reads = {e: {v.entry for v in walk(e.value) if isinstance(v, Access)} for e in entries}
+        self.number = {e: i for i, e in enumerate(dict.fromkeys([*reads, *chain(*reads.values())]))}
+        self.of = {e: 1 << i for e, i in self.number.items()}
+        changed = True
+        while changed:  # once more where entries stand before what they read, as in recurrences
+            changed = False
+            for e, read in reads.items():
+                found = reduce(or_, (self.of[r] for r in read), self.of[e])
+                changed = changed or found != self.of[e]
+                self.of[e] = found
+
+    def has(self, e: Entry, needed: Entry) -> bool:
+        return bool(self.of[e] >> self.number[needed] & 1)
+
+    def read(self, e: Entry, base: Entry) -> None:
+        """Let an entry read another."""
+        more, bit = self.of[base], self.number[e]
+        self.of |= {reader: bits | more for reader, bits in self.of.items() if bits >> bit & 1}
+
+
+def _read(v: Value, e: Entry, bases: list[tuple[Entry, Terms]], forms: dict[Value, int], needs: Needs) -> Value:
     """A factor of e's value with the largest base in it read."""
-    terms = _terms(v, e.dims) if bases else None
+    terms = _terms(v, e.dims, forms) if bases else None
     if not terms or not _worth(terms):
         return v
     for base, inside in bases:
         if not inside.keys() <= terms.keys():
             continue
         ratios = {terms[key][0] / c for key, (c, _) in inside.items()}
-        if len(ratios) == 1 and not nx.has_path(readers, e, base):
-            readers.add_edge(base, e)
+        if len(ratios) == 1:
+            needs.read(e, base)
             others = [mul(Num(c), t) for key, (c, t) in terms.items() if key not in inside]
             return add(mul(Num(ratios.pop()), Access(base, Copy.SHORTER, e.dims)), *others)
     return v
@@ -85,11 +109,12 @@ def _worth(terms: Terms) -> bool:
     return len(terms) > 1 or not all(isinstance(t, Access | Num) for _, t in terms.values())
 
 
-def _terms(value: Value, dims: tuple[Sym, ...]) -> Terms | None:
+def _terms(value: Value, dims: tuple[Sym, ...], forms: dict[Value, int]) -> Terms | None:
+    """The terms of a sum; equal forms have equal numbers, and new ones are numbered."""
     if any(isinstance(v, Radial | Soft) for v in walk(value)):
         return None
     parts = [_split(t) for t in summands(value)]
-    return {_canonical(t, dims): (c, t) for c, t in parts}
+    return {forms.setdefault(_canonical(t, dims), len(forms)): (c, t) for c, t in parts}
 
 
 def _split(t: Value) -> tuple[sp.Expr, Value]:

@@ -1,7 +1,7 @@
 """The language of recursions: entries indexed by symbols, and the values that define them.
 
     entry    K_h1[n, n̄, s, s′] = value
-    value  ::=  number | entry[index, …] | given scalar | array | Gram(ξ, ξ̄) | size | Add | Mul | Σ_symbol value
+    value  ::=  number | entry[index, …] | given[index, …] | Gram(ξ, ξ̄) | size | Add | Mul | Σ_symbol value
              |  indicator | function of scalars | softmax | E F(u₁ … u_k) | E of normalised batches
 
 A field's type says what it is: a value, an index, a symbol (`Bound` where it is summed over inside), a copy, or a part
@@ -11,7 +11,7 @@ of a value that has such fields. `traversal` reads these types, so that a new cl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import sympy as sp
 
@@ -80,21 +80,39 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Given:
-    """A scalar given with the program or with each sample."""
+class Numbers:
+    """An array that stands in the program: nested tuples."""
 
-    var: ir.Var
-    copy: Copy
-    idx: tuple[Index, ...]
+    name: str
+    numbers: tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class Constant:
-    """An array of numbers over its indices; "position" is the index itself; a parameter's symbol, without indices."""
+class Parameter:
+    """A variance or a multiplier that a call gives."""
 
-    name: str
-    array: Any
-    idx: tuple[Index, ...]
+    symbol: sp.Symbol
+
+    @property
+    def name(self) -> str:
+        return str(self.symbol.name)
+
+
+@dataclass(frozen=True)
+class Position:
+    """The index itself, as a number."""
+
+
+Source = ir.Var | Numbers | Parameter | Position
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is given with each sample (a scalar of `copy`), with the program, or by the call."""
+
+    of: Source
+    copy: Copy
+    idx: tuple[Index, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -221,7 +239,7 @@ class Radial:
 
 
 Value = (
-    Num | Access | Given | Constant | Gram | SizeValue | FeatureDim | Add | Mul | Sum | Ind | Fn | Soft | Expect
+    Num | Access | Given | Gram | SizeValue | FeatureDim | Add | Mul | Sum | Ind | Fn | Soft | Expect
     | Radial
 )  # fmt: skip
 

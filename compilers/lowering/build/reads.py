@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
-
-import sympy as sp
+from typing import assert_never, cast
 
 from netsor import ir
 from netsor.compilers.derive.entries.indices import Const, Copy, Index, Inv, Sym, Win, copy_over, index_symbols
-from netsor.compilers.derive.entries.values import Access, Constant, Given, Gram
+from netsor.compilers.derive.entries.values import Access, Given, Gram, Numbers, Parameter, Position
 from netsor.compilers.lowering.build.code import BOTH
 from netsor.compilers.lowering.build.indices import index, pick, step
 from netsor.compilers.lowering.build.scope import NOTHING, Scope
@@ -28,26 +26,35 @@ def access(scope: Scope, v: Access, order: Sequence[Sym]) -> Operand:
     return _read(scope, base, cast(Layout, scope.layout(base)), v.entry.dims, v.idx, order, v.copy)
 
 
-def given(scope: Scope, v: Given | Constant, order: Sequence[Sym]) -> Operand:
-    """A scalar given with the program or with each sample, or an index as a number."""
-    kept = scope.kept(order)
-    if isinstance(v, Given):
-        sizes = [Sym(0, d.size, copy_over(d.size, v.copy), d.axis.name) for d in v.var.dims]
-        array = scope.array(v.var, v.copy, sizes)
-        base, layout, copy = cast(Operand, array), array.layout, v.copy
-    elif isinstance(v.array, sp.Symbol):
-        base = scope.code.make(do.Parameter, Layout(0, (), NOTHING), v.name, stem=v.name)
-        return align(scope, base, Layout(0, (), NOTHING), [], kept)
-    elif v.array == "position":
-        at = index(scope, v.idx[0], kept)
-        return scope.code.make(do.Number, scope.broadcast(at) or Layout(0, (), NOTHING), at)
-    else:
-        sizes, copy = [cast(Sym, i) for i in v.idx], Copy.NONE
-        layout = Layout(0, tuple(s if isinstance(s, Sym) else None for s in v.idx), NOTHING)
-        base = scope.code.make(do.Numbers, layout, v.array, stem=v.name)
+def given(scope: Scope, v: Given, order: Sequence[Sym]) -> Operand:
+    """What is given, or an index as a number."""
+    kept, plain = scope.kept(order), Layout(0, (), NOTHING)
+    match v.of:
+        case ir.Var():
+            sizes = [Sym(0, d.size, copy_over(d.size, v.copy), d.axis.name) for d in v.of.dims]
+            array = scope.array(v.of, v.copy, sizes)
+            return _given(scope, v, array, array.layout, sizes, order)
+        case Numbers():
+            sizes = [cast(Sym, i) for i in v.idx]
+            layout = plain._replace(axes=tuple(s if isinstance(s, Sym) else None for s in v.idx))
+            return _given(
+                scope, v, scope.code.make(do.Numbers, layout, v.of.numbers, stem=v.of.name), layout, sizes, order
+            )
+        case Parameter():
+            return align(scope, scope.code.make(do.Parameter, plain, v.of.name, stem=v.of.name), plain, [], kept)
+        case Position():
+            at = index(scope, v.idx[0], kept)
+            return scope.code.make(do.Number, scope.broadcast(at) or plain, at)
+        case _:
+            assert_never(v.of)
+
+
+def _given(
+    scope: Scope, v: Given, base: Operand, layout: Layout, sizes: Sequence[Sym], order: Sequence[Sym]
+) -> Operand:
     if all(isinstance(i, Sym | Const) for i in v.idx):
-        return _read(scope, base, layout, sizes, v.idx, order, copy)
-    return _take(scope, base, layout, v.idx, kept)
+        return _read(scope, base, layout, sizes, v.idx, order, v.copy)
+    return _take(scope, base, layout, v.idx, scope.kept(order))
 
 
 def gram(scope: Scope, v: Gram, order: Sequence[Sym]) -> Operand:

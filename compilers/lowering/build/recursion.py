@@ -12,6 +12,7 @@ from netsor.compilers.derive.entries.functions_of import of_two
 from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.derive.entries.traversal import walk
 from netsor.compilers.derive.entries.values import Access, Entry, Expect, Given, Gram, Law, Value
+from netsor.compilers.derive.outputs import TERMS, Key
 from netsor.compilers.derive.recursion import Recursion, Result, entries_in
 from netsor.compilers.lowering.atoms import is_slope
 from netsor.compilers.lowering.build.code import Code, Users
@@ -60,7 +61,7 @@ class _Builder:
                 self._block(scope, block)
         for name, r in self.single.items():
             code.stem = name
-            code.add(do.Result(name, None, emit(scope, r.value, r.dims), tuple(map(scope.extent, r.dims))))
+            code.add(do.Result(Key(name), emit(scope, r.value, r.dims), tuple(map(scope.extent, r.dims))))
         kept = tuple(self.names[e] for e in self._read_by_pairs())
         own = {s.of for _, s in code.lines if isinstance(s, do.Result) and isinstance(s.of, Name)}
         body = tuple(s for _, s in freed(code.lines, {*kept, *own}))
@@ -78,9 +79,9 @@ class _Builder:
 
     def _pairs(self) -> do.Pairs:
         """The blocks of pairs, each under the condition that one of the results that need it is asked for."""
-        wanted = {name: {name: r} for name, r in self.r.results.items() if name not in self.single}
+        wanted = {name: {Key(name): r} for name, r in self.r.results.items() if name not in self.single}
         if self.r.terms:
-            wanted["terms"] = self.r.terms
+            wanted[TERMS] = {Key(name, is_term=True): r for name, r in self.r.terms.items()}
         needs = {name: closure(results.values()) for name, results in wanted.items()}
         users = {e: tuple(n for n in needs if e in needs[n]) for e in set().union(*needs.values())}
         blocks = scheduled([b for b in self.blocks if b[0].space == "pair" and b[0] in users])
@@ -94,8 +95,7 @@ class _Builder:
             for key, r in results.items():
                 code.stem = name
                 sizes = tuple(map(scope.extent, r.dims))
-                label = key if name == "terms" else None
-                code.add(do.Result(name, label, emit(scope, r.value, r.dims), sizes))
+                code.add(do.Result(key, emit(scope, r.value, r.dims), sizes))
         names: Users = tuple(wanted)
         return do.Pairs(tuple(code.sizes), guarded(freed(code.lines), names), names)
 

@@ -15,7 +15,6 @@ from netsor.compilers.derive.entries.traversal import symbols
 from netsor.compilers.derive.entries.values import (
     Access,
     Add,
-    Constant,
     Expect,
     FeatureDim,
     Fn,
@@ -65,7 +64,7 @@ def emit(scope: Scope, v: Value, order: Sequence[Sym]) -> Operand:  # noqa: C901
             return _softmax(scope, v, order)
         case Access():
             return access(scope, v, order)
-        case Given() | Constant():
+        case Given():
             return given(scope, v, order)
         case Gram():
             return gram(scope, v, order)
@@ -170,7 +169,7 @@ def _is_tensor(scope: Scope, v: Value) -> bool:
         case Expect():
             return of_two(v) is not None
         case (
-            Num() | Given() | Constant() | Gram() | SizeValue() | FeatureDim() | Add() | Ind() | Fn() | Soft()
+            Num() | Given() | Gram() | SizeValue() | FeatureDim() | Add() | Ind() | Fn() | Soft()
             | Radial()
         ):  # fmt: skip
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.lowering.plan.arrays import Reading
 from netsor.compilers.lowering.plan.operands import Base, Extent, Making, Name, Operand, Place
 from netsor.compilers.lowering.plan.operations import Arithmetic, Expectation
@@ -115,10 +116,9 @@ class Free(Base):
 
 @dataclass(frozen=True)
 class Result(Base):
-    """A kernel, or one of its terms by `key`, or a scalar of each input, in its full shape with the axes' sizes."""
+    """A kernel, or a scalar of each input, in its full shape with the axes' sizes."""
 
-    name: str
-    key: str | None
+    key: Key
     of: Operand
     sizes: tuple[Extent, ...]
 

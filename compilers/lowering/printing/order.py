@@ -135,8 +135,6 @@ def _free(names: Names, s: plan.Free, indent: str) -> list[str]:
 def _result(names: Names, s: plan.Result, indent: str) -> list[str]:
     if not names.pairs:
         text = call("rt.of_samples", names.one(s.of), names.data, *names.all(s.sizes))
-        return broken(indent, f"{names.single(s.name)} = ", text)
+        return broken(indent, f"{names.single(s.key.name)} = ", text)
     text = call("rt.shaped", names.one(s.of), "a", "b", *names.all(s.sizes))
-    if s.key is None:
-        return broken(indent, f"out[{s.name!r}] = ", text)
-    return broken(indent, f"{s.name}[{s.key!r}] = ", text)
+    return broken(indent, f"{'terms' if s.key.is_term else 'out'}[{s.key.name!r}] = ", text)

@@ -22,7 +22,7 @@ from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
 from netsor.compilers.native.expectations import Missing, Series
 from netsor.compilers.native.library import array, at_once
-from netsor.compilers.native.pairs import Functions
+from netsor.compilers.native.statements import Functions
 from netsor.sizes import number
 
 ALONE = 1 << 16  # expectations that one thread takes

@@ -156,7 +156,7 @@ class Nest(Cursor):
     def alive(self) -> set[int]:
         """The instructions that are stored, and what they read."""
         read = [*(w.arg for w in self.writes), *(arg for _, arg in self.sums)]
-        self.body.results = {str(k): arg for k, arg in enumerate(read)}
+        self.body.results = read
         return self.body.alive()
 
 
@@ -173,7 +173,7 @@ class Sums(Cursor):
         self.out = Made(scope, level, domain)
 
     def alive(self) -> set[int]:
-        self.body.results = {"": self.term}
+        self.body.results = [self.term]
         return self.body.alive()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.native.cuda.text import ACROSS, DOWN, LINE, Text
 from netsor.compilers.native.library import Batch, Found
 from netsor.compilers.native.pairs import Pairs
@@ -105,7 +106,7 @@ class Library:
 
     def entries(
         self, one: Batch, two: Batch, rows: Tensor, cols: Tensor, twice: Tensor, threads: int
-    ) -> tuple[dict[str, Tensor], Tensor]:
+    ) -> tuple[dict[Key, Tensor], Tensor]:
         """Pairs (rows[k], cols[k]) and their largest |r|; without series."""
         like, count = two.data[0], len(rows)
         out = {name: like.new_empty(count) for name in self.pairs.results}

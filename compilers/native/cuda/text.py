@@ -14,7 +14,7 @@ import torch
 from netsor.compilers.native.body import Argument, Body, Instruction, Ref, Side
 from netsor.compilers.native.columns import Column
 from netsor.compilers.native.pairs import Pairs
-from netsor.compilers.native.text import TYPES, operation
+from netsor.compilers.native.printing.text import TYPES, operation
 
 ACROSS, DOWN = 32, 8  # pairs of a block of threads, along rows of the results and along columns
 LINE = 256  # pairs of a block of threads of `entries`
@@ -62,7 +62,7 @@ class Text:
         for k in sorted(body.alive()):
             lines.append(f"  const T t{k} = {self._instruction(body.code[k], read)};")
         lines += [f"  near = t{x.number} > near ? t{x.number} : near;" for x in dict.fromkeys(body.sizes)]
-        results = body.results.values()
+        results = body.results
         lines += [f"  out[{k}] = {self._argument(x, read)};" for k, x in enumerate(results)]
         declared = [f"  const T {text} = {self._side(side)};" for side, text in read.items()]
         given = ", ".join([*self._given(), "T *out"])

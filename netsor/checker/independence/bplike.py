@@ -24,9 +24,8 @@ from netsor.checker.independence.clauses import (
     independent,
 )
 from netsor.checker.independence.witness import Runs
-from netsor.facts import Use
+from netsor.facts import Use, sorted_blocks
 from netsor.run.flow import uses
-from netsor.run.lines import blocks as covariance_blocks
 from netsor.run.work import SpentError, Work
 from netsor.signs import gf2
 from netsor.signs.collapse import Collapse
@@ -50,8 +49,7 @@ class _Search:
     def __init__(self, lines: Sequence[ir.Line], work: Work) -> None:
         self.lines = lines
         self.work = work
-        vectors = [x for x in lines if isinstance(x, ir.InputVector)]
-        groups = [tuple(x.out for x in b) for b in covariance_blocks(vectors)]
+        groups = [tuple(x.out for x in b) for b in sorted_blocks(lines)]
         groups += [(x.out,) for x in lines if isinstance(x, ir.InputMatrix) and isinstance(x.out.cols, ir.Feature)]
         self.groups = groups
         self.bits = {v: 1 << i for i, g in enumerate(groups) for v in g}

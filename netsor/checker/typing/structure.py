@@ -14,10 +14,11 @@ import numpy as np
 
 from netsor import ir
 from netsor.errors import Diagnostic, Location
-from netsor.facts import input_vectors, inputs_of
+from netsor.facts import input_vectors, inputs_of, sorted_blocks
 from netsor.indexing import Read, index_map
+from netsor.run.draws import joint
 from netsor.run.flow import spans
-from netsor.run.lines import blocks, covariances
+from netsor.sizes import number
 
 CLAUSE = "Definition A.1"
 MOST_SCAN = 5_000_000  # lines of a scan times its states
@@ -193,13 +194,26 @@ def _covariances(lines: Sequence[ir.Line]) -> Iterator[tuple[int, Diagnostic]]:
     yield from _indefinite(vectors, place, inputs)
 
 
+class _Few:
+    """Few elements of some vectors: their covariances are a part of all."""
+
+    def __init__(self, block: Sequence[ir.InputVector]) -> None:
+        self.most = min([3, *(len(rows) for line in block for _, rows in line.axis_cov)])
+
+    def size(self, size: ir.Size) -> int:
+        return min(number(size, lambda _: self.most), self.most)
+
+    def dimension(self, dimension: ir.Dimension | None) -> int:
+        return 1
+
+
 def _indefinite(
     vectors: Sequence[ir.InputVector], place: dict[ir.Var, int], inputs: set[ir.Var]
 ) -> Iterator[tuple[int, Diagnostic]]:
     if not all(other in inputs for line in vectors for other, _ in line.cov):
         return
-    for block in blocks(vectors) if any(line.cov for line in vectors) else []:
-        matrix = covariances(block)
+    for block in sorted_blocks(vectors) if any(line.cov for line in vectors) else []:
+        matrix = joint(block, _Few(block))
         if np.linalg.eigvalsh(matrix).min() < -1e-9 * np.abs(matrix).max():
             names = ", ".join(line.out.name for line in block)
             last = block[-1]

@@ -9,7 +9,7 @@ from netsor.compilers.native.axes.index import Index
 from netsor.compilers.native.axes.nests import Buffer, Cursor, Leaf
 from netsor.compilers.native.axes.series import Coefficients
 from netsor.compilers.native.body import Argument, Instruction, Ref, Side
-from netsor.compilers.native.text import operation
+from netsor.compilers.native.printing.text import operation
 
 PLAIN = 3  # the copy that is the second input where all lanes are one pair
 
@@ -88,7 +88,8 @@ class Reader:
         assert isinstance(r, Ref)
         tables = [self._table(made.which, number, side) for number, side in enumerate(sides) if isinstance(side, Side)]
         given = ", ".join(text for text, _ in tables)
-        return f"{self.tile.series(tuple(kind for _, kind in tables))}(b->series + {made.which}, {given}, c{r.number}, c{k});"
+        name = self.tile.series(tuple(kind for _, kind in tables))
+        return f"{name}(b->series + {made.which}, {given}, c{r.number}, c{k});"
 
     def _table(self, which: int, number: int, side: Side) -> tuple[str, bool]:
         """Where the coefficients of an element of one input stand, how far apart; and whether they are vectors."""

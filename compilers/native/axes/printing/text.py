@@ -19,7 +19,7 @@ from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
 from netsor.compilers.native.body import Ref, Side
 from netsor.compilers.native.columns import Column
-from netsor.compilers.native.text import TYPES
+from netsor.compilers.native.printing.text import TYPES
 
 Slots = dict[tuple[int, Column | Coefficients, int], int]  # copy, column, elements → which array of the side
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from typing import Any, assert_never
 
 import torch
 
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.lowering.plan import order
 from netsor.compilers.lowering.plan.operands import Array, Extent, Name, Operand, Place, Quantity
 from netsor.compilers.native.axes.index import Index, flat
@@ -19,19 +18,19 @@ from netsor.compilers.native.axes.walk.fields import Places
 from netsor.compilers.native.body import Ref, Side, Value
 from netsor.compilers.native.columns import Kept
 from netsor.compilers.native.expectations import Missing, Series
-from netsor.compilers.native.pairs import Functions
+from netsor.compilers.native.statements import Functions, Statements
 from netsor.compilers.runtime.boxes import Move
 
 
-class State(ABC):
+class State(Statements):
     """What the statements of one tile have made so far; `own`: it may hold pairs of one input twice."""
 
     def __init__(
         self, sides: Sides, get: frozenset[str], functions: Functions, dtype: torch.dtype,
         shapes: Shapes, own: bool, series: dict[Series, int], torus: Torus | None = None,
     ) -> None:  # fmt: skip
-        self.get, self.functions, self.dtype, self.shapes = get, functions, dtype, shapes
-        self.own, self.series = own, series
+        super().__init__(get, functions, dtype)
+        self.shapes, self.own, self.series = shapes, own, series
         self.scope = Scope(dtype, torus=torus)
         self.last = self.scope if torus is None else Scope(dtype)  # what is left when all offsets are added up
         self.fields: dict[Name, Field] = {}
@@ -39,8 +38,8 @@ class State(ABC):
         self.numbers: dict[Name, float] = {}
         self.moves: dict[Name, Move] = {}
         self.tables: dict[tuple[float, ...], str] = {}
-        self.results: dict[str, Buffer] = {}
-        self.shapes_out: dict[str, tuple[int, ...]] = {}
+        self.results: dict[Key, Buffer] = {}
+        self.shapes_out: dict[Key, tuple[int, ...]] = {}
         self.cells: dict[order.Cell, Buffer] = {}  # of the recurrences at hand
         self.current: dict[order.Cell, Field] = {}  # values of this step
         self.here: list[Index] = []  # its positions
@@ -51,10 +50,6 @@ class State(ABC):
         first = len(self.kept) + len(sides.arrays)
         self.parameters = {x: k for k, x in enumerate(sides.parameters, first)}
         self.arrays = {x.name: k for k, x in enumerate(sides.arrays, len(self.kept))}
-
-    @abstractmethod
-    def run(self, statements: Iterable[order.Statement]) -> None:
-        """What the statements make."""
 
     # ------------------------------------------------------------ operands
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 import torch
 
-from netsor.compilers.evaluate.results import TERM
 from netsor.compilers.expectation.blocks import formulas
+from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.lowering.plan import arrays, operations, order, positions
 from netsor.compilers.lowering.plan.operands import Mark, Name, Place
 from netsor.compilers.native.axes.index import Index
@@ -24,7 +24,7 @@ from netsor.compilers.native.axes.walk.recurrences import loop, put, read_cell, 
 from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
 from netsor.compilers.native.expectations import Missing, Series
-from netsor.compilers.native.pairs import Functions
+from netsor.compilers.native.statements import Functions, OverAxes
 
 
 class Walk(State):
@@ -40,22 +40,8 @@ class Walk(State):
         self.run(plan.pairs.sizes)
         self.run(plan.pairs.body)
 
-    def run(self, statements: Iterable[order.Statement]) -> None:
-        for s in statements:
-            try:
-                self.statement(s)
-            except Missing as error:
-                out = getattr(s, "out", None)
-                raise Missing(error.reason, error.name or (out.stem if isinstance(out, Name) else "")) from None
-
-    def statement(self, s: order.Statement) -> None:  # noqa: C901
+    def over_axes(self, s: OverAxes) -> None:  # noqa: C901
         match s:
-            case order.Note() | order.Free():
-                pass
-            case order.Guard():
-                self.run(() if self.get.isdisjoint(s.results) else s.body)
-            case order.Result():
-                self._result(s)
             case positions.Size() | positions.Strided() | positions.SameSize() | positions.Features():
                 self.numbers[s.out] = places.measure(self, s)
             case positions.Move():
@@ -67,30 +53,22 @@ class Walk(State):
                 self.places[s.out] = places.position(self, s)
             case positions.Indicator():
                 self.fields[s.out] = places.indicator(self, s)
-            case arrays.Gram():
-                self.fields[s.out] = self.keep(self._gram(s))
             case arrays.Numbers():
                 self.fields[s.out] = places.constant(self, s.array)
             case arrays.Number():
                 self.fields[s.out] = places.as_number(self.place(s.of))
-            case arrays.Same() | arrays.Full():
-                self.fields[s.out] = self._ranked(self.field(s.of), s.out)
             case arrays.Permute():
                 self._permute(s)
             case arrays.Slice() | arrays.Fit() | arrays.Take() | arrays.At():
                 self.fields[s.out] = self._view(s)
-            case operations.Add() | operations.Apply():
-                self._arithmetic(s)
-            case operations.Mul():
-                self._multiply(s)
+            case operations.Apply():
+                self._computed(s)
             case operations.Box():
                 self.fields[s.out] = sums.boxed(self.field(s.of), [self.moves[m] for m in s.moves], self.keep)
             case operations.Contract():
                 self.fields[s.out] = self._contract(s)
             case operations.Total():
                 self._total(s)
-            case operations.Expect2():
-                self.fields[s.out] = self._expect(s)
             case order.Read():
                 self.fields[s.out] = read_cell(self, s)
             case order.Loop():
@@ -99,20 +77,10 @@ class Walk(State):
                 put(self, s.cell, [self.place(x).at((Index(0),)) for x in s.at], self.field(s.of))
             case order.Wave():
                 wave(self, s)
-            case arrays.Parameter():
-                self.fields[s.out] = self.side(1, self.parameters[s.parameter])
-            case operations.Softmax():
-                raise Missing("a softmax of a kernel of pairs")
-            case operations.Expect1() | operations.ExpectJ():
-                raise Missing("an expectation over other than two Gaussian variables")
-            case operations.Square() | operations.Radial() | operations.Placed():
-                raise Missing("an expectation over a batch")
-            case order.Store() | arrays.Reduce() | arrays.Windows():
-                raise Missing("a function of the data")
             case _:
                 assert_never(s)
 
-    def _arithmetic(self, s: operations.Add | operations.Mul | operations.Apply) -> None:
+    def _computed(self, s: operations.Add | operations.Mul | operations.Apply) -> None:
         args = [self.field(x) for x in (s.args if isinstance(s, operations.Apply) else (s.x, s.y))]
         if isinstance(s, operations.Apply) and s.out.layout is None:
             known = {symbol: self.numbers[x] if isinstance(x, Name) else x
@@ -128,11 +96,14 @@ class Walk(State):
 
     # ------------------------------------------------------------ statements
 
-    def _ranked(self, f: Field, out: Name) -> Field:
-        rank = 0 if out.layout is None else len(out.layout.axes)
-        if len(f.shape) >= rank:
-            return f
-        return fields.sliced(f, [*[Mark.NEW] * (rank - len(f.shape)), *[Mark.KEEP] * len(f.shape)])
+    def parameter(self, s: arrays.Parameter) -> None:
+        self.fields[s.out] = self.side(1, self.parameters[s.parameter])
+
+    def same(self, s: arrays.Same | arrays.Full) -> None:
+        f, rank = self.field(s.of), 0 if s.out.layout is None else len(s.out.layout.axes)
+        if len(f.shape) < rank:
+            f = fields.sliced(f, [*[Mark.NEW] * (rank - len(f.shape)), *[Mark.KEEP] * len(f.shape)])
+        self.fields[s.out] = f
 
     def _permute(self, s: arrays.Permute) -> None:
         leads = self.leads(s.of)
@@ -140,9 +111,9 @@ class Walk(State):
         if not self.offsets.permuted(s.out, s.of, order):
             self.fields[s.out] = fields.permuted(self.field(s.of), order)
 
-    def _multiply(self, s: operations.Mul) -> None:
-        if not self.offsets.scaled(s.out, s.x, s.y):
-            self._arithmetic(s)
+    def arithmetic(self, s: operations.Add | operations.Mul) -> None:
+        if not isinstance(s, operations.Mul) or not self.offsets.scaled(s.out, s.x, s.y):
+            self._computed(s)
 
     def _total(self, s: operations.Total) -> None:
         if not self.offsets.summed(s.out, s.of):
@@ -177,10 +148,11 @@ class Walk(State):
             out.append(Index(m.const + size) if isinstance(m, Index) and m.is_constant and m.const < 0 else m)
         return out
 
-    def _gram(self, s: arrays.Gram) -> Field:
+    def gram(self, s: arrays.Gram) -> None:
         axes = () if s.out.layout is None else s.out.layout.axes
         rows, cols = ([axes.index(q) for q in own] for own in (s.rows, s.cols))
-        return sums.inner_product(self.scope, self.field(s.x), rows, self.field(s.y), cols, len(axes))
+        found = sums.inner_product(self.scope, self.field(s.x), rows, self.field(s.y), cols, len(axes))
+        self.fields[s.out] = self.keep(found)
 
     def _contract(self, s: operations.Contract) -> Field:
         letters = [*s.kept, *(q for q, _ in s.sizes if q not in s.kept)]
@@ -189,11 +161,8 @@ class Walk(State):
         operands = [self.field(x) for x in s.of]
         return sums.contracted(self.last, operands, axes, len(s.kept), [sizes[q] for q in letters])
 
-    def _expect(self, s: operations.Expect2) -> Field:
-        if s.means != (None, None):
-            raise Missing("an expectation of variables with means")
+    def expect(self, s: operations.Expect2, f: Fn, g: Fn) -> None:
         given = [self.field(x) for x in s.covariances]
-        f, g = self.functions(s.f), self.functions(s.g)
 
         def make(cursor: Cursor, k: list[Value]) -> Value:
             if cursor not in self._expectations:
@@ -204,18 +173,17 @@ class Walk(State):
         if formulas.rule(f, g) is None:
             self.summed += count(shape)
         self.elements += count(shape)
-        return self.keep(pointwise(shape, given, make))
+        self.fields[s.out] = self.keep(pointwise(shape, given, make))
 
-    def _result(self, s: order.Result) -> None:
-        name = s.name if s.key is None else TERM + s.key
+    def result(self, s: order.Result) -> None:
         of, shape = self.field(s.of), tuple(map(self.size, s.sizes))
         if self.scope.is_torus(shape):
             raise Missing("a result for each pair of positions")
         nest = self.home(shape).nest(shape, of.sources)
         found = Buffer(count(shape))
         nest.write(found, nest.index, fields.read(of, nest, nest.index, True).arg)
-        self.results[name] = found
-        self.shapes_out[name] = shape
+        self.results[s.key] = found
+        self.shapes_out[s.key] = shape
 
 
 def _operation(s: operations.Add | operations.Mul | operations.Apply) -> Any:

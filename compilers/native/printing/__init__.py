@@ -1,0 +1,1 @@
+"""C text of pairs without axes."""
