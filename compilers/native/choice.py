@@ -35,7 +35,7 @@ from netsor.errors import InputError, NetsorWarning, UnsupportedError
 Backend = Literal["auto", "torch", "native"]
 Names = tuple[str, ...]
 
-FORMULA, SERIES = 4e-9, 40e-9  # seconds that torch takes for an expectation of one pair
+FORMULA, SERIES = 4e-9, 120e-9  # seconds that torch takes for an expectation of one pair
 PAYS = 2.0  # seconds in torch, of all calls so far, for which a kernel is compiled
 NOTICED = 0.05  # seconds in torch below which nothing else is looked for
 CUDA = "on CUDA it has been checked through the CPU target only"

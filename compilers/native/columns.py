@@ -10,6 +10,7 @@ import sympy as sp
 import torch
 from torch import Tensor
 
+from netsor.compilers.expectation import engine
 from netsor.compilers.expectation.blocks import fast
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.lowering.torch_functions import torch_function
@@ -47,6 +48,14 @@ class Own:
 
 
 @dataclass(frozen=True)
+class Mean:
+    """E f(u), u ~ N(0, k)."""
+
+    f: Fn
+    k: Column
+
+
+@dataclass(frozen=True)
 class Computed:
     """An operation of columns and numbers."""
 
@@ -63,7 +72,7 @@ class Applied:
     args: tuple[Column | float, ...]
 
 
-Column = Kept | InverseRoot | Root | Own | Computed | Applied
+Column = Kept | InverseRoot | Root | Own | Mean | Computed | Applied
 
 
 def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
@@ -77,6 +86,8 @@ def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
             return fast.root(evaluate(column.k, kept))
         case Own():
             return fast.E11(column.f, column.g, evaluate(column.k, kept))
+        case Mean():
+            return engine.E1(column.f, evaluate(column.k, kept))
         case Computed():
             return OPERATIONS[column.op](*_arguments(column.args, kept))
         case Applied():

@@ -6,7 +6,8 @@ The formulas are those of compiled blocks (`expectation.blocks.fused`), run on v
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -127,6 +128,13 @@ def _inverse_root(k: Any, noise: float | None) -> Any:
         return k.clamp(min=0.0).sqrt() * math.sqrt(0.5 / math.pi)
     positive = k.clamp(min=0.0) + noise
     return (-positive).chosen(0.0, 1.0 / positive.sqrt())
+
+
+def of_one(k: Argument, column: Callable[[Column], Column]) -> Argument:
+    """A function of the variance of one input."""
+    if not isinstance(k, Side):
+        raise Missing("an expectation whose variance is not that of one input")
+    return replace(k, column=column(k.column))
 
 
 def twin(k11: Value, k12: Value) -> Value:

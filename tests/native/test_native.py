@@ -88,9 +88,21 @@ def test_functions_without_tangents(inputs: torch.Tensor, phi: str) -> None:
     agree(mlp(depth=1 if phi == "exp" else 2, phi=phi, var_w=0.5), inputs[:11], get=("nngp",))
 
 
+def gated() -> ns.Program:
+    """Sums of a function and of its product with another: expectations of one variable beside those of two."""
+    p = ns.Program("gated")
+    n = p.width("n")
+    x = p.data("x")
+    h = p.let("h", ns.relu(p.matrix("A", n, x) @ x))
+    u, w = p.let("u", p.matrix("B", n, n) @ h), p.let("w", p.matrix("C", n, n) @ h + p.bias("c", n, var=0.1))
+    p.output(p.readout("v", n), p.let("z", ns.relu(u) + ns.erf(u) * ns.gaussian(w)))
+    return p
+
+
 @pytest.mark.parametrize(
     "p",
     [
+        gated(),
         resnet(4),
         resnet(3, phi="erf", var_b=0.2, kind="pre"),
         resnet(2, phi="tanh"),

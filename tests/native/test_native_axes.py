@@ -94,6 +94,16 @@ def attentive() -> ns.Program:
     return p
 
 
+def gated() -> ns.Program:
+    """Positions times a function of another variable of each, whose mean stands alone."""
+    p = ns.Program("gated")
+    n = p.width("n")
+    x: Any = p.data("x", axes=("token",))
+    u, w = p.let("u", p.matrix("B", n, x) @ x), p.let("w", p.matrix("C", n, x) @ x)
+    p.output(p.readout("v", n), p.let("z", ns.erf(u) + ns.erf(u) * ns.gaussian(w)).mean("token"))
+    return p
+
+
 def of_images(make: Callable[[], ns.Program], *shape: int) -> tuple[Callable[[], ns.Program], Callable[[], Any]]:
     return make, lambda: samples(*shape)
 
@@ -109,6 +119,7 @@ CASES: dict[str, tuple[Callable[[], ns.Program], Callable[[], Any]]] = {
     "series": of_images(lambda: rnn("tanh", "mean"), 9, 5, 3),
     "series of a CNN": of_images(lambda: cnn(2, phi="tanh"), 9, 5, 4, 3),
     "series by offsets": of_images(lambda: cnn(2, phi="silu", readout="mean"), 6, 3, 9, 2),
+    "gated": of_images(gated, 9, 4, 5),
     "graph": (gcn, lambda: {"x": samples(12, 4, 3), "A": samples(12, 4, 4, seed=4).abs()}),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 import torch
@@ -23,7 +23,8 @@ from netsor.compilers.native.axes.walk.offsets import Offsets
 from netsor.compilers.native.axes.walk.recurrences import loop, put, read_cell, wave
 from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
-from netsor.compilers.native.expectations import Missing, Series
+from netsor.compilers.native.columns import Column
+from netsor.compilers.native.expectations import Missing, Series, of_one
 from netsor.compilers.native.statements import Functions, OverAxes
 
 
@@ -174,6 +175,10 @@ class Walk(State):
             self.summed += count(shape)
         self.elements += count(shape)
         self.fields[s.out] = self.keep(pointwise(shape, given, make))
+
+    def expect1(self, s: operations.Expect1, column: Callable[[Column], Column]) -> None:
+        of = self.field(s.k)
+        self.fields[s.out] = pointwise(of.shape, [of], lambda c, k: c.value(of_one(k[0].arg, column)))
 
     def result(self, s: order.Result) -> None:
         of, shape = self.field(s.of), tuple(map(self.size, s.sizes))
