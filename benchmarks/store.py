@@ -215,8 +215,11 @@ def kills(folder: Path, samples: int, count: int) -> Iterator[Row]:
             caller.wait()
         run(line)
         yield found.compared(f"{number} process{'es' * (number - 1)}")
-    path = folder / "killed-dask.zarr"
-    found = Killed(path, command(path, samples, *small), whole)
+    yield from dask_kills(folder / "killed-dask.zarr", samples, count, whole)
+
+
+def dask_kills(path: Path, samples: int, count: int, whole: Path) -> Iterator[Row]:
+    folder, found = path.parent, Killed(path, command(path, samples, "--tile", str(KILLED)), whole)
     for k in range(count):
         with cluster(folder, 1) as (file, started):
             under_dask(found, file, started, VICTIMS[k % 3])

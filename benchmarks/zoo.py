@@ -1,13 +1,17 @@
-"""Limits of torch modules against the modules: kernels over draws at two widths, extrapolated in 1/n, as |z|.
+"""Limits of torch modules against the modules: kernels over draws at some widths, extrapolated in 1/n, as |z|.
 
-python benchmarks/zoo.py [--draws 200] [NAME …]; the modules of the tests (`tests/torch_*.py`) and larger ones.
+python benchmarks/zoo.py [--draws 200] [--keep DRAWS.pt] [NAME …]; the modules of the tests (`tests/torch_*.py`) and
+larger ones. Draw k has the seed k; with --keep the kernels of the draws are saved as they come, and a run that was
+stopped goes on from there. `--lift` only lifts, and prints the seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,19 +26,27 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import torch_layers
 import torch_modules
 import torch_recurrent
-from torch_modules import Make, Net
+from torch_modules import Make, Net, empirical, extrapolated
 
 import netsor as ns
+from netsor.compilers.sampler.kernels import sampled
+
+Inputs = torch.Tensor | tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A module by width, its inputs, the smaller width, and draws where a kernel is sampled."""
+    """A module by width, its inputs, the widths of the draws, and samples where the limit is sampled.
+
+    `paths`: by draws of whole coordinates. A skip past the ReLU of a residual block makes expectations of one entry
+    ones of up to six variables, which pair by pair of positions take hours on large images.
+    """
 
     make: Make
-    x: Any
-    width: int = 64
+    x: Inputs
+    widths: tuple[int, ...] = (64, 128)
     samples: int | None = None
+    paths: bool = False
 
 
 def drawn(*shape: int) -> torch.Tensor:
@@ -73,7 +85,7 @@ def resnet18(n: int) -> nn.Module:
         nn.Sequential(Block(a, b, 1 if i == 0 else 2), Block(b, b, 1)) for i, (a, b) in enumerate(pairwise(widths))
     ]
     stem = nn.Sequential(nn.Conv2d(3, n, 3, 1, 1, bias=False), nn.BatchNorm2d(n), nn.ReLU())
-    return kaiming(nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * n, 1)))
+    return kaiming(nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * n, 10)))
 
 
 def wide_block(n: int) -> nn.Module:
@@ -172,41 +184,69 @@ IMAGES, SMALL = drawn(2, 3, 16, 16), drawn(2, 3, 4, 4)
 CHARACTERS = torch.randint(9, (2, 6), generator=torch.Generator().manual_seed(2))
 ZOO: dict[str, Case] = {
     **tests(), "vit": Case(vit, SMALL), "mixer": Case(mixer, drawn(2, 4, 3)),
-    "character_cnn": Case(character_cnn, CHARACTERS), "unet": Case(unet, SMALL, 16),
-    "wide_block": Case(wide_block, drawn(2, 3, 8, 8), 8), "resnet18": Case(resnet18, IMAGES, 8),
+    "character_cnn": Case(character_cnn, CHARACTERS), "unet": Case(unet, SMALL, (16, 32, 64, 128)),
+    "wide_block": Case(wide_block, drawn(2, 3, 8, 8), (16, 32, 64, 128)),
+    "resnet18": Case(resnet18, IMAGES, (16, 32, 64, 128), 2**14, True),
 }  # fmt: skip
 
 
-def compared(name: str, case: Case, draws: int) -> str:
-    """One row: |z| of NNGP and NTK, seconds to lift, to compute the limit and to draw."""
-    clock: list[float] = [time.process_time()]
+Kept = dict[tuple[str, int], list[torch.Tensor]]
+TOGETHER = 20
 
-    def lap() -> float:
+
+def kernels(
+    name: str, n: int, draws: int, rates: Mapping[str, float], kept: Kept, file: Path | None
+) -> list[torch.Tensor]:
+    """NNGP and NTK of draws 0, 1, … at width n, from `kept` as far as they are there."""
+    case, found = ZOO[name], kept.get((name, n), [])
+    while not found or len(found[0]) < draws:
+        torch.manual_seed(len(found[0]) if found else 0)
+        new = empirical(case.make, case.x, n, TOGETHER, rates)
+        found = [torch.cat([a, b]) for a, b in zip(found, new, strict=True)] if found else list(new)
+        kept[name, n] = found
+        if file is not None:
+            torch.save(kept, file.with_suffix(".part"))
+            os.replace(file.with_suffix(".part"), file)
+    return [part[:draws] for part in found]
+
+
+def compared(name: str, draws: int, file: Path | None, only_lift: bool) -> str:
+    """One row: |z| of NNGP and NTK, seconds to lift, to compute the limit and to draw."""
+    case, clock = ZOO[name], [time.process_time()]
+
+    def lap() -> str:
         clock.append(time.process_time())
-        return clock[-1] - clock[-2]
+        return f"{clock[-1] - clock[-2]:.1f}"
 
     lifted = ns.from_torch(case.make, torch_modules.floats(case.x), parametrisation="ntk")
     lift = lap()
+    if only_lift:
+        return f"| {name} | {lift} |"
     x = lifted.arrange(*(case.x if isinstance(case.x, tuple) else (case.x,)))
-    result = ns.compile(lifted, samples=case.samples)(x)
+    kernel = ns.compile(lifted, samples=case.samples)
+    result = sampled(lifted.program, x, samples=case.samples) if case.paths else kernel(x)
     limit = lap()
-    torch.manual_seed(0)
+    kept: Kept = torch.load(file) if file is not None and file.exists() else {}
+    drawn = {n: kernels(name, n, draws, lifted.rates(n), kept, file) for n in case.widths}
     own = [result.errors.get(k, torch.zeros(())) for k in ("nngp", "ntk")]
-    n = case.width
-    z = torch_modules.scores(lifted, case.make, case.x, (result.nngp, result.ntk), n, draws, own)
-    return f"| {name} | {n}, {2 * n} | {draws} | {z:.1f} | {lift:.1f} | {limit:.1f} | {lap():.0f} |"
+    nngp, ntk = (float(z.abs().max()) for z in extrapolated(drawn, (result.nngp, result.ntk), own))
+    widths = ", ".join(map(str, case.widths))
+    return f"| {name} | {widths} | {draws} | {nngp:.1f} | {ntk:.1f} | {lift} | {limit} | {lap()} |"
 
 
-def main(names: list[str], draws: int) -> None:
-    print("| module | widths | draws | largest abs(z) | lift (s) | limit (s) | draws (s) |")
-    print("|---|---|---|---|---|---|---|")
+def main(names: list[str], draws: int, file: Path | None, only_lift: bool) -> None:
+    head = ["module", "widths", "draws", "abs(z) NNGP", "abs(z) NTK", "lift (s)", "limit (s)", "draws (s)"]
+    head = ["module", "lift (s)"] if only_lift else head
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name in names or ZOO:
-        print(compared(name, ZOO[name], draws), flush=True)
+        print(compared(name, draws, file, only_lift), flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--keep", type=Path, default=None, metavar="DRAWS.pt")
+    parser.add_argument("--lift", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ZOO))
     arguments = parser.parse_args()
-    main(arguments.names, arguments.draws)
+    main(arguments.names, arguments.draws, arguments.keep, arguments.lift)

@@ -135,7 +135,7 @@ class Kernel:
             two = None
         kernel = copy.copy(self)
         if parts.exact:
-            kernel.backends = self.backends.settled(parts.exact, self._recursion)  # whatever a block alone takes
+            kernel.backends = self.backends.settled(parts.exact, self._recursion, one)  # whatever a block alone takes
         if not parts.rest:
             task = stores.Task(kernel, kernel._run, get, one, two)
             sides = partial(stores.chosen_tile, task, self._recursion(get))

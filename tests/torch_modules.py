@@ -143,15 +143,20 @@ def inputs(name: str, count: int = 2) -> torch.Tensor:
 
 
 NOT_MAPPED = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)  # torch.func.vmap has no rule
+SLOW_MAPPED = (nn.modules.conv._ConvNd,)  # convolutions of many kernels at once are grouped ones
 
 
 def empirical(make: Make, x: Any, n: int, draws: int, rates: Mapping[str, float]) -> tuple[torch.Tensor, ...]:
-    """f fᵀ and Σ_p η_p ∂f ∂fᵀ of the first output, one matrix per draw."""
+    """f fᵀ, the mean of the outputs, and Σ_p η_p ∂f ∂fᵀ of the first one: one matrix per draw.
+
+    Networks of more than a million parameters are drawn in single precision.
+    """
     first = make(n)
+    kind = torch.float64 if sum(p.numel() for p in first.parameters()) < 1e6 else torch.float32
     names = [name for name, _ in first.named_parameters() if rates.get(name)]
-    large = sum(p.numel() for p in first.parameters()) > 3e5
-    if large or isinstance(x, tuple) or any(isinstance(m, NOT_MAPPED) for m in first.modules()):
-        parts = [_of_one(make(n).double(), x, names, rates) for _ in range(draws)]
+    if isinstance(x, tuple) or any(isinstance(m, NOT_MAPPED + SLOW_MAPPED) for m in first.modules()):
+        inputs = x if kind == torch.float64 else floats(x)
+        parts = [one_network(make(n).to(kind), inputs, names, rates) for _ in range(draws)]
         return tuple(torch.stack(part) for part in zip(*parts, strict=True))
     modules = [make(n).double() for _ in range(draws)]
     stacked = {k: torch.stack([dict(m.named_parameters())[k].detach() for m in modules]) for k, _ in
@@ -159,32 +164,36 @@ def empirical(make: Make, x: Any, n: int, draws: int, rates: Mapping[str, float]
 
     def f(some: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> torch.Tensor:
         out: torch.Tensor = functional_call(modules[0], {**others, **some}, (x,))
-        return out.reshape(len(x), -1)[:, 0]
+        return out.reshape(len(x), -1)
 
     def kernels(params: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         some = {k: params[k] for k in names}
-        jac = jacrev(f)(some, params)
+        jac = jacrev(lambda p: f(p, params)[:, 0])(some)
         ntk = sum((rates[k] * (j.flatten(1) @ j.flatten(1).T) for k, j in jac.items()), torch.zeros(()))
-        y = f(some, params)
-        return y[:, None] * y[None, :], ntk
+        return of_outputs(f(some, params)), ntk
 
     found = [vmap(kernels)({k: v[i : i + 20] for k, v in stacked.items()}) for i in range(0, draws, 20)]
     return tuple(torch.cat(part) for part in zip(*found, strict=True))
 
 
-def _of_one(
+def of_outputs(y: torch.Tensor) -> torch.Tensor:
+    """f fᵀ of the i.i.d. outputs [sample, output]."""
+    return y @ y.T / y.shape[1]
+
+
+def one_network(
     module: nn.Module, x: Any, names: Sequence[str], rates: Mapping[str, float]
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """The two matrices of one draw: a forward pass, and a vector-Jacobian product for each sample."""
     y = module(*x if isinstance(x, tuple) else (x,))
-    y = y.reshape(len(y), -1)[:, 0]
+    y = y.reshape(len(y), -1)
     params = [dict(module.named_parameters())[name] for name in names]
-    grads = [torch.autograd.grad(v, params, retain_graph=True, materialize_grads=True) for v in y]
+    grads = [torch.autograd.grad(v, params, retain_graph=True, materialize_grads=True) for v in y[:, 0]]
     ntk = torch.zeros(len(y), len(y), dtype=y.dtype)
     for name, column in zip(names, zip(*grads, strict=True), strict=True):
         j = torch.stack([g.flatten() for g in column])
         ntk = ntk + rates[name] * (j @ j.T)
-    y = y.detach()
-    return y[:, None] * y[None, :], ntk
+    return of_outputs(y.detach()), ntk
 
 
 def replayed(lifted: Lifted, module: nn.Module, x: Any, n: int) -> tuple[tuple[torch.Tensor, ...], ...]:
@@ -205,7 +214,14 @@ def replayed(lifted: Lifted, module: nn.Module, x: Any, n: int) -> tuple[tuple[t
     ntk = sum((t.detach().reshape(len(y), len(y), -1)[..., 0] for t in terms.values()), torch.zeros(()).double())
     rates = lifted.rates(n)
     names = [name for name, _ in module.named_parameters() if rates.get(name)]
-    return (y[:, None] * y[None, :], ntk), _of_one(module, x, names, rates)
+    theirs = one_network(module, x, names, rates)
+    return (y[:, None] * y[None, :], ntk), (_first_output(module, x), theirs[1])
+
+
+def _first_output(module: nn.Module, x: Any) -> torch.Tensor:
+    with torch.no_grad():
+        y = module(*x if isinstance(x, tuple) else (x,))
+    return of_outputs(y.reshape(len(y), -1)[:, :1])
 
 
 def floats(x: Any) -> tuple[torch.Tensor, ...]:
@@ -234,13 +250,23 @@ def scores(
 
     `errors` are standard errors of the limits.
     """
-    small, large = (empirical(make, x, m, draws, lifted.rates(m)) for m in (n, 2 * n))
-    worst = 0.0
-    for a, b, limit, own in zip(small, large, limits, errors, strict=True):
-        mean = 2 * b.mean(0) - a.mean(0)
-        error = ((4 * b.var(0) + a.var(0)) / draws + own**2).sqrt()
-        worst = max(worst, float(((mean - limit) / error).abs().max()))
-    return worst
+    drawn = {m: empirical(make, x, m, draws, lifted.rates(m)) for m in (n, 2 * n)}
+    return max(float(z.abs().max()) for z in extrapolated(drawn, limits, errors))
 
 
-__all__ = ["ZOO", "empirical", "floats", "inputs", "same_as_module", "scores"]
+def extrapolated(
+    drawn: Mapping[int, Sequence[torch.Tensor]], limits: Sequence[torch.Tensor], errors: Any = (0.0, 0.0)
+) -> list[torch.Tensor]:  # fmt: skip
+    """z of every entry: the value at 1/n = 0 of the least squares line (of four widths: parabola) in 1/n."""
+    found = []
+    u = torch.tensor([[float(n) ** -k for k in range(1 + len(drawn) // 2)] for n in drawn], dtype=torch.float64)
+    weights = torch.linalg.pinv(u)[0]
+    for i, (limit, own) in enumerate(zip(limits, errors, strict=True)):
+        parts = list(zip(weights.tolist(), (d[i].double() for d in drawn.values()), strict=True))
+        mean = sum((w * d.mean(0) for w, d in parts), torch.zeros(()))
+        error = sum((w**2 * d.var(0) / len(d) for w, d in parts), torch.zeros(())).add(own**2).sqrt()
+        found.append((mean - limit) / error)
+    return found
+
+
+__all__ = ["ZOO", "empirical", "extrapolated", "floats", "inputs", "one_network", "same_as_module", "scores"]

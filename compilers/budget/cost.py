@@ -5,38 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never
 
 import torch
 
-from netsor.compilers.budget.memory import alive, bytes_each, elements, needed
+from netsor.compilers.budget.memory import alive, bytes_each, needed, of_input, of_pair
 from netsor.compilers.budget.plan import Call, Plan, default_tile, planned
 from netsor.compilers.budget.progress import rate, spoken
-from netsor.compilers.derive.entries.functions_of import by_quadrature
-from netsor.compilers.derive.entries.traversal import walk
-from netsor.compilers.derive.entries.values import (
-    Access,
-    Add,
-    Entry,
-    Expect,
-    FeatureDim,
-    Fn,
-    Given,
-    Gram,
-    Ind,
-    Mul,
-    Num,
-    Radial,
-    SizeValue,
-    Soft,
-    Sum,
-    Value,
-)
 from netsor.compilers.derive.recursion import Recursion
-from netsor.compilers.expectation.radial import nodes
 from netsor.sizes import number
 
-FLOPS1, FLOPS2, FLOPS_JOINT = 30, 60, 10_000  # rough weights of one expectation, in additions
 SECOND = 2_000_000_000  # operations of about a second: a block has no more
 FASTER = {"cuda": 100}  # times as many on a device
 STATEMENT = 2e-5  # seconds that a statement takes for small tensors
@@ -69,22 +46,13 @@ class Cost:
 
 def per_pair(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Numbers written and operations of one pair."""
-    return _work(r, "pair", sizes)
+    found = of_pair(r, sizes)
+    return max(found.written, 1), found.operations
 
 
 def operations(r: Recursion, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Of one input alone and of one pair."""
-    return _work(r, "input", sizes)[1], _work(r, "pair", sizes)[1]
-
-
-def _work(r: Recursion, space: str, sizes: Mapping[str, int]) -> tuple[int, int]:
-    written = operations = 0
-    for e in r.used:
-        if e.space == space:
-            own = elements(e.dims, sizes)
-            written += own
-            operations += _operations(e, own, sizes)
-    return max(written, 1), operations
+    return of_input(r, sizes).operations, of_pair(r, sizes).operations
 
 
 def tile(r: Recursion, sizes: Mapping[str, int], itemsize: int, kind: str = "cpu") -> int:
@@ -100,29 +68,6 @@ def steps(r: Recursion, sizes: Mapping[str, int]) -> int:
     return max((number(d.size, sizes.__getitem__) for d in looping), default=1)
 
 
-def _operations(e: Entry, own: int, sizes: Mapping[str, int]) -> int:
-    return own * sum(_weight(v, sizes) for v in walk(e.value))
-
-
-def _weight(v: Value, sizes: Mapping[str, int]) -> int:
-    """Operations of one element of a value, what is inside it aside."""
-    match v:
-        case Access():
-            return 0
-        case Num() | Given() | SizeValue() | FeatureDim() | Add() | Mul() | Ind() | Fn() | Soft():
-            return 1
-        case Sum():
-            return number(v.sym.size, sizes.__getitem__)
-        case Gram():
-            return sizes.get("feature", 1)
-        case Expect():
-            return FLOPS_JOINT if by_quadrature(v) else FLOPS1 if len(v.law.means) == 1 else FLOPS2
-        case Radial():
-            return nodes(v.within) * FLOPS2 * (1 if v.theta is None else 3)
-        case _:
-            assert_never(v)
-
-
 def plan(
     r: Recursion, call: Call, sizes: Mapping[str, int], itemsize: int, budget: int | None, kind: str = "cpu"
 ) -> Plan:
@@ -130,7 +75,7 @@ def plan(
     return planned(call, needed(r, sizes, itemsize), budget, tile(r, sizes, itemsize, kind))
 
 
-def cost(r: Recursion, call: Call, sizes: Mapping[str, Any], dtype: torch.dtype, budget: int | None) -> Cost:
+def cost(r: Recursion, call: Call, sizes: Mapping[str, int], dtype: torch.dtype, budget: int | None) -> Cost:
     """The cost of a call."""
     item, b = bytes_each(r, dtype.itemsize), needed(r, sizes, dtype.itemsize)
     blocks = plan(r, call, sizes, dtype.itemsize, budget)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Any
 
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import ALL, Call, Limits, Plan, evened
 from netsor.compilers.derive.recursion import Recursion
+from netsor.compilers.evaluate.inputs import Inputs
 
 
 class Planner:
@@ -19,9 +19,9 @@ class Planner:
 
     def __init__(self, recursion: Callable[[tuple[str, ...]], Recursion]) -> None:
         self._recursion = recursion
-        self._sides: dict[Any, tuple[Plan, int]] = {}
+        self._sides: dict[Hashable, tuple[Plan, int]] = {}
 
-    def plan(self, get: tuple[str, ...], one: Any, call: Call, limits: Limits) -> Plan:
+    def plan(self, get: tuple[str, ...], one: Inputs, call: Call, limits: Limits) -> Plan:
         if limits.tile is not None:
             return Plan(limits.tile)
         if limits.memory is not None:
@@ -30,7 +30,7 @@ class Planner:
         usual = self._usual(get, one)[0]
         return replace(usual, tile=evened(usual.tile, call.longest))
 
-    def _usual(self, get: tuple[str, ...], one: Any) -> tuple[Plan, int]:
+    def _usual(self, get: tuple[str, ...], one: Inputs) -> tuple[Plan, int]:
         """Blocks for inputs of these sizes, and the operations of one pair."""
         key = (get, tuple(one.features().items()), one.dtype.itemsize, one.device.type)
         if key not in self._sides:
@@ -39,7 +39,7 @@ class Planner:
             self._sides[key] = found, sum(costs.operations(r, sizes))
         return self._sides[key]
 
-    def expected(self, get: tuple[str, ...], one: Any, call: Call, plan: Plan) -> float:
+    def expected(self, get: tuple[str, ...], one: Inputs, call: Call, plan: Plan) -> float:
         """Seconds, of calls of more than a few seconds: to measure the machine's rate takes some milliseconds too."""
         if call.pairs * self._usual(get, one)[1] < 5 * costs.SECOND:
             return 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import sympy as sp
 
@@ -31,6 +31,9 @@ from netsor.facts import known, lookup, parameters
 from netsor.functions import exact
 from netsor.markup import one_line
 from netsor.text.readings import Readings
+
+T = TypeVar("T")
+Both = tuple[T, T]  # of the two sides of a kernel
 
 
 @dataclass
@@ -232,7 +235,7 @@ class Derivation:
         (v, w), (x, y), (s, t), _ = self._sides(o1, o2)
         return self._sum_readout(self.after(self.rules.tangent(v, w, kind), SECOND_MOMENT, x, y), s, t, o1, o2)
 
-    def _sides(self, o1: ir.Output, o2: ir.Output) -> Any:
+    def _sides(self, o1: ir.Output, o2: ir.Output) -> tuple[Both[Ref], Both[Ref], Both[list[Sym]], Both[list[Sym]]]:
         t1, s1, k1 = self._output_symbols(o1, Copy.FIRST)
         t2, s2, k2 = self._output_symbols(o2, Copy.SECOND)
         v = self._bind(o1.readout, Copy.FIRST, t1), self._bind(o2.readout, Copy.SECOND, t2)

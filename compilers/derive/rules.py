@@ -16,7 +16,7 @@ from netsor import facts, ir
 from netsor.compilers.derive import indexing
 from netsor.compilers.derive.entries.arithmetic import add, mul, sum_over
 from netsor.compilers.derive.entries.indices import Copy, Sym
-from netsor.compilers.derive.entries.scalars import inverse_size, scalar_function
+from netsor.compilers.derive.entries.scalars import inverse_size, scalar_function, stated
 from netsor.compilers.derive.entries.terms import UNIT, Term, Terms, collect, dense, scale, single, sum_left, swap
 from netsor.compilers.derive.entries.traversal import symbols
 from netsor.compilers.derive.entries.values import (
@@ -31,8 +31,6 @@ from netsor.compilers.derive.entries.values import (
     Gram,
     Kind,
     Num,
-    Numbers,
-    Position,
     Soft,
     Value,
 )
@@ -265,7 +263,7 @@ class Rules:
         value = Num(m * covariance)
         correlated: list[Value] = [value]
         for axis, rows in matrices.items():
-            correlated.append(Given(Numbers(f"{left.out.name}_{axis.name}", rows), Copy.NONE, (a.at(axis), b.at(axis))))
+            correlated.append(stated(f"{left.out.name}_{axis.name}", rows, (a.at(axis), b.at(axis))))
         deltas, _ = self._family(a, b, tuple(x for x in shared if x not in matrices))
         terms = collect([(deltas, mul(*correlated)), (frozenset(), means)])
         return terms
@@ -359,11 +357,7 @@ def given(line: ir.InputScalar, a: ScalarRef) -> Value:
         return Given(line.out, a.copy, a.symbols)
     if line.limit is None:
         raise unsupported(f"the scalar {line.out.name}, which has no limit")
-    if line.limit == "position":
-        return Given(Position(), Copy.NONE, a.symbols)
-    if isinstance(line.limit, tuple):
-        return Given(Numbers(line.out.name, line.limit), Copy.NONE, a.symbols)
-    return Num(exact(line.limit))
+    return stated(line.out.name, line.limit, a.symbols)
 
 
 def readouts_flip(program: ir.ProgramLike) -> bool:

@@ -100,8 +100,8 @@ class Compiled(Protocol):
     def entries(
         self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
     ) -> tuple[dict[Key, Tensor], Tensor] | None:
-        """The kernels of pairs (rows[k], cols[k]) in float64, `twice` those of one input, and which are too near even
-        so; None when the module has to compute them.
+        """The kernels of pairs (rows[k], cols[k]) in float64, to the digits of float32, `twice` those of one input, and
+        which are too near even so; None when the module has to compute them.
         """
 
 

@@ -26,8 +26,11 @@ def repaired(run: Blocks, whole: Whole, numbers: Tensor) -> None:
     if shared is not None:
         shared.buffers.forget()
     (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
-    a, b = (_wide(run, data, k) for data, k in ((run.one, one), (run.two, two)))
+    a = _wide(run, run.one, one)
+    b = a if run.symmetric and torch.equal(one, two) else _wide(run, run.two, two)
     left = _compiled(run, whole, a, b, numbers, torch.stack((rows, cols), 1))
+    if not len(left):
+        return
     numbers, rows, cols = numbers[left], rows[left], cols[left]
     if len(numbers) * MOSTLY > len(one) * len(two):
         _blocks(run, whole, a, b, numbers, torch.stack((rows, cols), 1))

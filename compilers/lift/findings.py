@@ -11,7 +11,11 @@ from netsor.errors import Diagnostic, Location, UnsupportedError
 def innermost(trace: str) -> Location | None:
     """The last frame of a stack trace that is not torch's."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
-    mine = [(file, int(line)) for file, line in frames if "/torch/" not in file.replace("\\", "/")]
+    mine = [
+        (file, int(line))
+        for file, line in frames
+        if not file.startswith("<") and "/torch/" not in file.replace("\\", "/")
+    ]
     return Location(*mine[-1]) if mine else None
 
 

@@ -15,7 +15,7 @@ from netsor.build.expressions import Expr, Matrix
 from netsor.build.program import Program
 from netsor.compilers.lift.arrays import Arrays, number
 from netsor.compilers.lift.data import DataArrays, Groups, factors, free_name
-from netsor.compilers.lift.export import Exported, Pair, Size
+from netsor.compilers.lift.export import SAMPLES, Exported, Pair, Size
 from netsor.compilers.lift.findings import refused
 from netsor.compilers.lift.laws import fit
 from netsor.compilers.lift.layout import Layout, marked
@@ -98,6 +98,11 @@ class Lifter:
         return self.program.width(
             "n" if ratio == 1 else f"{ratio}n", number(sp.Rational(ratio.numerator, ratio.denominator))
         )
+
+    def grows(self, size: Size) -> bool:
+        """A dimension in proportion to the width; one of samples is none."""
+        (m, n), (a, b) = self.exported.widths, size
+        return a != b and a * n == b * m and a * SAMPLES[1] != b * SAMPLES[0]
 
     def wide(self, atom: Atom) -> ir.Width:
         return self.width(atom.size)

@@ -10,7 +10,7 @@ from typing import Any
 
 from netsor import ir
 from netsor.build.expressions import Expr, Matrix
-from netsor.compilers.lift.export import SAMPLES, Size, Step
+from netsor.compilers.lift.export import SAMPLES, Pair, Size, Step
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,9 @@ class Constant:
     values: tuple[Any, Any] = field(repr=False)
 
 
+Tensor = Value | Outputs | Parameter | Data | Constant | Pair | int | float  # what an operation may be given
+
+
 @dataclass(frozen=True)
 class Placed:
     """A matrix of the program: which of the parameter's dimensions are rows, and the axes summed with its columns."""
@@ -186,6 +189,6 @@ def renamed(value: Value, table: dict[ir.Axis, ir.Axis]) -> Value:
 
 
 __all__ = [
-    "SAMPLE", "Atom", "Constant", "Data", "Dim", "Dims", "Input", "Outputs", "Parameter", "Placed", "Term", "Value",
+    "SAMPLE", "Atom", "Constant", "Data", "Dim", "Dims", "Input", "Outputs", "Parameter", "Placed", "Tensor", "Term", "Value",
     "axis_atom", "grouped", "product", "renamed", "without",
 ]  # fmt: skip

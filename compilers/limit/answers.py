@@ -5,25 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import sympy as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from netsor import ir
 from netsor.build.program import Program
 from netsor.compilers.finite.inputs import Group
 from netsor.compilers.finite.tangent import trained_vectors
-from netsor.compilers.limit.exact import Algebra, Exact, Sample, dot
+from netsor.compilers.limit.exact import Algebra, Element, Exact, Real, Sample, dot
 from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import Outputs, Place, Read, elements, unrolled
 from netsor.compilers.limit.polynomial import NotPolynomial, number
-from netsor.facts import covariance, fan_in, ratio, reached, trained_uses
+from netsor.compilers.limit.questions import Kernel, Moment, Question, Scalar, SecondMoment
+from netsor.facts import Use, covariance, fan_in, input_vectors, ratio, reached, trained_uses
 from netsor.passes.unroll import Unrolled
 
-Question = tuple[Any, ...]  # ("moment", u, power), ("second_moment", u, v), ("scalar", c), ("nngp",), ("ntk",)
+Numbers = NDArray[np.object_]
+Named = ir.Var | Any  # an element of a family: a variable, or a constant
 Answer = tuple[Any, Any]  # value and error, None when exact
 MOST_LINES, MOST_FLOATS = 3000, 600  # lines times samples that are taken one by one
 
@@ -38,8 +41,7 @@ class LineAnswers:
     def __init__(
         self, p: Program, groups: Sequence[Group], coupled: bool, algebra: Algebra, progress: bool | None = None
     ) -> None:
-        self.source: Any = p
-        self.program: Any = p
+        self.source = self.program = p
         self.unrolled: Unrolled | None = None
         floats = isinstance(algebra, Functions)
         most = (MOST_FLOATS if floats else MOST_LINES) // max(1, sum(len(g.samples) for g in groups))
@@ -63,73 +65,75 @@ class LineAnswers:
     def _sizes(self, question: Question, value: Tensor) -> Tensor:
         """What the relative bounds of expectations are multiplied by, entry by entry: √(E Z² E Z̄²), and alike."""
         match question:
-            case ("moment", u, power):
+            case Moment(u, power):
                 return self._size(u, power)
-            case ("second_moment", u, v):
+            case SecondMoment(u, v):
                 return outer(self._size(u, 2).sqrt(), self._size(v, 2).sqrt())
-            case ("scalar", _):
+            case Scalar():
                 return torch.full_like(value, max(1.0, float(value.abs().max())))
-            case _:
+            case Kernel():
                 shape = (len(self.exact.samples), *self.outputs.shape)
                 blocks = value.reshape(shape[0], shape[0], len(self.outputs.places), -1)
                 roots = torch.einsum("iiaa->ia", blocks).abs().sqrt().reshape(shape)
                 return outer(roots, roots)
+            case _:
+                assert_never(question)
 
     def _size(self, u: ir.Var, power: int) -> Tensor:
         """(E |Z|^k)^{power/k}, k the even number that is power or follows it, `[sample, *axes]`."""
         even = 2 * -(-power // 2)
-        values = torch.as_tensor(self._answer(("moment", u, even)).astype(float))
+        values = torch.as_tensor(self._answer(Moment(u, even)).astype(float))
         return values.abs() ** (power / even)
 
-    def _answer(self, question: Question) -> Any:
+    def _answer(self, question: Question) -> Numbers:
         mean, product = self.exact.gaussians.mean, self.exact.gaussians.product
         match question:
-            case ("moment", u, power):
+            case Moment(u, power):
                 return self._each(u, lambda s, v: mean(self._vector_of(s, v) ** power))
-            case ("scalar", c):
+            case Scalar(c):
                 return self._each(c, self._scalar_of)
-            case ("second_moment", u, v):
+            case SecondMoment(u, v):
                 return self._blocks(u, v, lambda s, x, t, y: product(self._vector_of(s, x), self._vector_of(t, y)))
-            case ("nngp",):
-                return self._kernel(self._nngp)
+            case Kernel(name):
+                return self._kernel(self._nngp if name == "nngp" else self._ntk)
             case _:
-                return self._kernel(self._ntk)
+                assert_never(question)
 
     # ------------------------------------------------------------ elements of families
 
-    def _elements(self, u: ir.Var) -> tuple[tuple[int, ...], list[Any]]:
+    def _elements(self, u: ir.Var) -> tuple[tuple[int, ...], list[Named]]:
         """The sizes of a variable's axes, and its elements: variables or constants."""
         if self.unrolled is None:
             return (), [u]
         shape = tuple(self.unrolled.size(d.size) for d in u.dims)
         return shape, [self.unrolled.get(u, index) for index in self.unrolled.indices(u)]
 
-    def _vector_of(self, s: Sample, v: Any) -> Any:
+    def _vector_of(self, s: Sample, v: Named) -> Element:
         algebra = self.exact.gaussians
         return s.vectors[v] if isinstance(v, ir.Var) else algebra.constant(algebra.number(v or 0))
 
-    def _scalar_of(self, s: Sample, c: Any) -> Any:
+    def _scalar_of(self, s: Sample, c: Named) -> Real:
         if not isinstance(c, ir.Var):
             return number(c)
         return s.scalars.irrational[c] if c in s.scalars.irrational else s.scalars[c]
 
-    def _each(self, u: ir.Var, value: Callable[[Sample, Any], Any]) -> Any:
+    def _each(self, u: ir.Var, value: Callable[[Sample, Named], Real]) -> Numbers:
         shape, parts = self._elements(u)
         found = [[self._number(value(s, v)) for v in parts] for s in self.exact.samples]
         return np.array(found, dtype=object).reshape(len(found), *shape)
 
-    def _blocks(self, u: ir.Var, v: ir.Var, value: Callable[[Sample, Any, Sample, Any], Any]) -> Any:
+    def _blocks(self, u: ir.Var, v: ir.Var, value: Callable[[Sample, Named, Sample, Named], Real]) -> Numbers:
         (shape, one), (other, two) = self._elements(u), self._elements(v)
         samples = self.exact.samples
         found = [[[[self._number(value(s, x, t, y)) for y in two] for x in one] for t in samples] for s in samples]
         return np.array(found, dtype=object).reshape(len(samples), len(samples), *shape, *other)
 
-    def _number(self, value: Any) -> Any:
+    def _number(self, value: Real) -> Real:
         return float(value) if isinstance(self.exact.gaussians, Functions) else rational(value)
 
     # ------------------------------------------------------------ kernels
 
-    def _kernel(self, value: Callable[[Sample, Place, Sample, Place], Any]) -> Any:
+    def _kernel(self, value: Callable[[Sample, Place, Sample, Place], Real]) -> Numbers:
         """`[sample, sample′, *output axes, *output axes′]`, one entry after the other."""
         places, shape, samples = self.outputs.places, self.outputs.shape, self.exact.samples
         ends = [(s, i) for s in samples for i in places]
@@ -140,8 +144,8 @@ class LineAnswers:
         blocks = found.reshape(len(samples), len(places), len(samples), len(places)).transpose(0, 2, 1, 3)
         return blocks.reshape(len(samples), len(samples), *shape, *shape)
 
-    def _nngp(self, s: Sample, i: Place, t: Sample, j: Place) -> Any:
-        lines = {line.out: line for line in self.program.lines}
+    def _nngp(self, s: Sample, i: Place, t: Sample, j: Place) -> Real:
+        lines = {x.out: x for x in input_vectors(self.program.lines)}
         number = self.exact.gaussians.number
         total = number(0)
         for one in self.outputs.read(i):
@@ -153,7 +157,7 @@ class LineAnswers:
                     total += scale * self._met(s, one, t, two)
         return total
 
-    def _ntk(self, s: Sample, i: Place, t: Sample, j: Place) -> Any:
+    def _ntk(self, s: Sample, i: Place, t: Sample, j: Place) -> Real:
         """Eq. 12: over all pairs of uses of every trained array."""
         p, forward = self.program, reached(self.program)
         number = self.exact.gaussians.number
@@ -170,7 +174,7 @@ class LineAnswers:
                 total += self._vector(vector, (s, i), (t, j))
         return total
 
-    def _sides(self, use: Any, s: Sample, i: Place) -> tuple[Any, Any]:
+    def _sides(self, use: Use, s: Sample, i: Place) -> tuple[Any, Any]:
         gradient = self.outputs.gradients(i).get(use.line.out)
         dy = None if gradient is None else self._vector_of(s, gradient)
         z = s.data.get(use.line.vector) or s.vectors.get(use.line.vector)
@@ -184,7 +188,7 @@ class LineAnswers:
             return dot(a, b) / number(fan_in(line, len(a)))
         return self.exact.gaussians.product(a, b)
 
-    def _vector(self, vector: ir.InputVector, one: tuple[Sample, Place], two: tuple[Sample, Place]) -> Any:
+    def _vector(self, vector: ir.InputVector, one: tuple[Sample, Place], two: tuple[Sample, Place]) -> Real:
         number = self.exact.gaussians.number
         scale = number(vector.multiplier) ** 2
         if vector.out in self.outputs.stated:
@@ -196,10 +200,10 @@ class LineAnswers:
         theirs = [r for r in self.outputs.read(j) if r.readout is vector.out]
         return scale * sum((self._weight(a, b) * self._met(s, a, t, b) for a in mine for b in theirs), number(0))
 
-    def _met(self, s: Sample, one: Read, t: Sample, two: Read) -> Any:
+    def _met(self, s: Sample, one: Read, t: Sample, two: Read) -> Real:
         return self.exact.gaussians.product(self._vector_of(s, one.vector), self._vector_of(t, two.vector))
 
-    def _weight(self, one: Read, two: Read) -> Any:
+    def _weight(self, one: Read, two: Read) -> Real:
         """scale scale̅/√(|P| |P̅|)"""
         number = self.exact.gaussians.number
         square = one.positions * two.positions

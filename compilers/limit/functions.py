@@ -17,6 +17,7 @@ import numpy as np
 import sympy as sp
 import torch
 
+from netsor.checker.regularity.moments import Moments, moments
 from netsor.compilers.limit import ring
 from netsor.compilers.limit.quadrature import Integrand, expectation, normal_moment
 from netsor.compilers.limit.ring import ONE, Monomial, NotPolynomial, Powers
@@ -226,12 +227,32 @@ class Functions:
                 centre.append(form.constant)
                 kinks.append(points)
             calls.append((atom, power, slice(start, len(rows))))
+        _refuse_infinite(powers, atoms)
         factors = [place[i] for i, k in powers for _ in range(k)]
         found = expectation(Integrand(np.array(rows), np.array(centre), kinks, values(calls), factors))
         if found is None or not found[1] <= TOLERANCE * found[2]:
             raise NotPolynomial("an expectation of more than two Gaussian variables, or beyond quadrature")
         self.bound += found[1] / found[2] if found[2] else 0.0
         return found[0]
+
+
+def _refuse_infinite(powers: Powers, atoms: Sequence[tuple[Atom, int]]) -> None:
+    """InputError (NT303) for an expectation of |Π g_iᵏ Π f(a·g + c)| that is infinite."""
+    if all(moments(a.expr, symbols(len(a.forms))) == Moments() for a, _ in atoms):
+        return
+    numbers = sorted({i for a, _ in atoms for f in a.forms for i, _ in f.coefficients} | {i for i, _ in powers})
+    gaussian = {i: sp.Symbol(f"g{i}", real=True) for i in numbers}
+    whole = sp.Mul(*(gaussian[i] ** k for i, k in powers))
+    for atom, power in atoms:
+        places = zip(symbols(len(atom.forms)), map(rounded, atom.forms), strict=True)
+        table = {s: sum((_exact(c) * gaussian[i] for i, c in linear), _exact(centre)) for s, (linear, centre) in places}
+        whole *= atom.expr.xreplace(table) ** power
+    named = " · ".join(f"({a.expr})^{k}" if k > 1 else str(a.expr) for a, k in atoms)
+    moments(whole, tuple(gaussian.values())).refuse(named, 1, "expectation")
+
+
+def _exact(c: float) -> sp.Rational:
+    return sp.Rational(str(c))
 
 
 def values(calls: Sequence[tuple[Atom, int, slice]]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:

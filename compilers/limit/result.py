@@ -18,10 +18,11 @@ from netsor import ir
 from netsor.build.hints import Numbers, Variable
 from netsor.build.program import Program
 from netsor.compilers.finite.inputs import Group
-from netsor.compilers.limit.answers import Answer, LineAnswers, Question
+from netsor.compilers.limit.answers import Answer, LineAnswers
 from netsor.compilers.limit.functions import Functions
 from netsor.compilers.limit.outputs import no_nngp, no_ntk
 from netsor.compilers.limit.polynomial import Gaussians, NotPolynomial
+from netsor.compilers.limit.questions import Kernel, Moment, Question, Scalar, SecondMoment
 from netsor.compilers.limit.sampled import SampledAnswers
 from netsor.compilers.limit.training import by_step, converged, remedy
 from netsor.errors import InputError, UnsupportedError
@@ -99,7 +100,7 @@ class LimitResult(Tabled):
 
     def mean(self, u: Variable) -> Numbers:
         """E Z^u"""
-        return self._value(("moment", self._var(u), 1))
+        return self._value(Moment(self._var(u), 1))
 
     def second_moment(self, u: Variable, v: Variable | None = None) -> Numbers:
         """E Z^u Z̄^v over all pairs of samples, v = u by default."""
@@ -107,12 +108,12 @@ class LimitResult(Tabled):
 
     def moment(self, u: Variable, power: int) -> Numbers:
         """E (Z^u)^power"""
-        return self._value(("moment", self._var(u), power))
+        return self._value(Moment(self._var(u), power))
 
     def scalar(self, c: Variable) -> Numbers:
         """The limit of a C-var, by its name or by the name under which the program returns it."""
-        question: Question = ("scalar", self._var(c, "C"))
-        steps: dict[str, Question] = {n: ("scalar", v) for n, v in by_step(self.program, str(c)).items()}
+        question = Scalar(self._var(c, "C"))
+        steps = {n: Scalar(v) for n, v in by_step(self.program, str(c)).items()}
         if steps:
             self._ask_all(list(steps.values()))
             converged(str(c), {name: self._known[q][0] for name, q in steps.items()})
@@ -121,12 +122,12 @@ class LimitResult(Tabled):
     @property
     def nngp(self) -> Numbers | Any:
         """lim Cov f; None where it is not known to exist, `reasons["nngp"]` says why."""
-        return None if "nngp" in self.reasons else self._value(("nngp",))
+        return None if "nngp" in self.reasons else self._value(Kernel("nngp"))
 
     @property
     def ntk(self) -> Numbers | Any:
         """The NTK, forward uses of Wᵀ included; None where there is none, `reasons["ntk"]` says why."""
-        return None if "ntk" in self.reasons else self._value(("ntk",))
+        return None if "ntk" in self.reasons else self._value(Kernel("ntk"))
 
     @cached_property
     def reasons(self) -> dict[str, str]:
@@ -141,17 +142,17 @@ class LimitResult(Tabled):
         """
         match question, names:
             case "mean", (u,):
-                asked: Question = ("moment", self._var(u), 1)
-            case "moment", (u, power):
-                asked = ("moment", self._var(u), power)
+                asked: Question = Moment(self._var(u), 1)
+            case "moment", (u, int(power)):
+                asked = Moment(self._var(u), power)
             case "second_moment", _:
                 asked = self._pair(*names)
             case "scalar", (c,):
-                asked = ("scalar", self._var(c, "C"))
-            case (("nngp" | "ntk"), ()):
-                if question in self.reasons:
-                    raise InputError(f"there is no {question}: {self.reasons[question]}", code="NT605")
-                asked = (question,)
+                asked = Scalar(self._var(c, "C"))
+            case (("nngp" | "ntk") as kernel, ()):
+                if kernel in self.reasons:
+                    raise InputError(f"there is no {kernel}: {self.reasons[kernel]}", code="NT605")
+                asked = Kernel(kernel)
             case _:
                 raise InputError(f"there is no question {question}{names}", code="NT605")
         value, error = self._ask(asked)
@@ -186,7 +187,7 @@ class LimitResult(Tabled):
         one, two = self._var(u), self._var(u if v is None else v)
         if one.rows != two.rows:
             raise InputError(f"{one} and {two} have different widths: they have no joint moment", code="NT602")
-        return ("second_moment", one, two)
+        return SecondMoment(one, two)
 
     def _var(self, name: Any, kinds: str = "GH") -> ir.Var:
         var = lookup(self.program, str(getattr(name, "name", name)))
@@ -215,11 +216,11 @@ class LimitResult(Tabled):
         rows: list[tuple[str, Question]] = []
         for var in self._vars.values():
             if var.kind in ("G", "H"):
-                rows += [(f"E {var.name}", ("moment", var, 1)), (f"E {var.name}²", ("moment", var, 2))]
+                rows += [(f"E {var.name}", Moment(var, 1)), (f"E {var.name}²", Moment(var, 2))]
             elif var.kind == "C" and any(isinstance(x, ir.Moment) and x.out is var for x in self.program.lines):
-                rows.append((var.name, ("scalar", var)))
-        kernels: list[tuple[str, Question]] = [("NNGP", ("nngp",)), ("NTK", ("ntk",))]
-        return rows + [(title, q) for title, q in kernels if q[0] not in self.reasons]
+                rows.append((var.name, Scalar(var)))
+        kernels = [("NNGP", Kernel("nngp")), ("NTK", Kernel("ntk"))]
+        return rows + [(title, q) for title, q in kernels if q.name not in self.reasons]
 
     @property
     def differs(self) -> dict[str, bool]:

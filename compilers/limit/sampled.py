@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, assert_never
 
 import torch
 from torch import Tensor
@@ -13,8 +13,10 @@ from netsor.build.program import Program
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.finite import kernels as finite
 from netsor.compilers.finite.inputs import Group
-from netsor.compilers.limit.answers import Answer, Question
+from netsor.compilers.limit.answers import Answer
+from netsor.compilers.limit.questions import Kernel, Moment, Question, Scalar, SecondMoment, variables
 from netsor.compilers.sampler.estimate import PER_DIRECTION, Change, corrected, estimate
+from netsor.compilers.sampler.existence import existing, watch
 from netsor.compilers.sampler.kernels import needed, ntk_terms
 from netsor.compilers.sampler.normals import Normals
 from netsor.compilers.sampler.paths import Drawn, Paths
@@ -34,7 +36,10 @@ class SampledAnswers:
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """All questions from the same draws."""
-        paths = Paths(self.program, self.groups, self.coupled, needed=self._needed(questions))
+        unbounded = existing(self.program, self._powers(questions))
+        kept = self._needed(questions) | {w.var for w in unbounded}
+        paths = Paths(self.program, self.groups, self.coupled, needed=kept)
+        watch(paths, unbounded)
         self.stored = 0
 
         def sample(normals: Normals) -> dict[_Asked, Tensor]:
@@ -51,21 +56,43 @@ class SampledAnswers:
         return [(found.mean[_Asked(i)], found.error[_Asked(i)]) for i in range(len(questions))]
 
     def _needed(self, questions: Sequence[Question]) -> frozenset[ir.Var]:
-        kernels = [q[0] for q in questions if len(q) == 1]
-        return needed(self.program, kernels) | {v for q in questions for v in q if isinstance(v, ir.Var)}
+        kernels = [q.name for q in questions if isinstance(q, Kernel)]
+        return needed(self.program, kernels) | {v for q in questions for v in variables(q)}
+
+    def _powers(self, questions: Sequence[Question]) -> dict[ir.Var, int]:
+        """The moments that are asked for."""
+        found = dict.fromkeys(self._needed(questions), 0)
+        for question in questions:
+            match question:
+                case Moment(u, power):
+                    found[u] = max(found[u], power)
+                case Scalar():
+                    pass  # the line that makes it is looked at
+                case SecondMoment(u, v):
+                    found |= {w: max(2, found[w]) for w in (u, v)}
+                case Kernel(name):
+                    found |= {v: max(2, found[v]) for v in needed(self.program, [name])}
+                case _:
+                    assert_never(question)
+        return {v: power for v, power in found.items() if power or v.kind == "C"}
 
     def _answer(self, question: Question, drawn: Drawn) -> Tensor:
         match question:
-            case ("moment", u, power):
+            case Moment(u, power):
                 return self._stacked(drawn, u, lambda x: x.pow(power).mean(-1))
-            case ("scalar", c):
+            case Scalar(c):
                 return self._stacked(drawn, c, lambda x: x)
-            case ("second_moment", u, v):
+            case SecondMoment(u, v):
                 return finite.second_moment(drawn.networks, drawn.results, u, v)
-            case ("nngp",):
-                return finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
+            case Kernel(name):
+                return self._kernel(name, drawn)
             case _:
-                return sum(ntk_terms(drawn, drawn).values(), torch.zeros((), dtype=torch.float64))
+                assert_never(question)
+
+    def _kernel(self, name: Literal["nngp", "ntk"], drawn: Drawn) -> Tensor:
+        if name == "nngp":
+            return finite.nngp(drawn.networks, drawn.results, self.program.outputs[0].name)
+        return sum(ntk_terms(drawn, drawn).values(), torch.zeros((), dtype=torch.float64))
 
     def _scale(self, question: Question, drawn: Drawn) -> Tensor:
         """What errors are relative to: E|Z|^k of a moment, √(E Z² E Z̄²) of a second moment, 1 of a scalar."""
@@ -74,14 +101,16 @@ class SampledAnswers:
             return torch.stack([r.values[u].data.abs().pow(power).mean(-1).amax() for r in drawn.results]).amax()
 
         match question:
-            case ("moment", u, power):
+            case Moment(u, power):
                 return largest(u, power)
-            case ("second_moment", u, v):
+            case SecondMoment(u, v):
                 return (largest(u, 2) * largest(v, 2)).sqrt()
-            case ("scalar", _):
+            case Scalar():
                 return torch.ones((), dtype=torch.float64)
-            case _:
+            case Kernel():
                 return self._answer(question, drawn).abs().amax()
+            case _:
+                assert_never(question)
 
     def _stacked(self, drawn: Drawn, var: ir.Var, value: Callable[[Tensor], Tensor]) -> Tensor:
         parts = [value(r.values[var].data) for r in drawn.results]

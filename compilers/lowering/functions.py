@@ -14,13 +14,14 @@ from typing import Any
 import sympy as sp
 import torch
 
+from netsor.checker.regularity.moments import REMEDY, moments
 from netsor.compilers.lowering.atoms import DERIVATIVE, Argument, Atom, Part, Reference, closed, is_bare, is_slope
 from netsor.compilers.lowering.checked import execute
-from netsor.compilers.lowering.existence import refuse_unbounded
 from netsor.compilers.lowering.identifiers import Identifiers, Numeric
 from netsor.compilers.lowering.printing import lines
 from netsor.compilers.lowering.printing.lines import call
 from netsor.compilers.lowering.torch_functions import torch_body, torch_source
+from netsor.errors import InputError
 from netsor.functions import expression_kinks
 from netsor.names import shown
 
@@ -73,7 +74,7 @@ class Functions:
             name = self._fresh(f)
             known = self._derivative(f) or closed(f, lambda h: Reference(self.name(h)))
             if known is None or (isinstance(known, Atom) and known.function == DERIVATIVE):
-                refuse_unbounded(f, Z)
+                _refuse_unbounded(f)
             self.names[f] = name
             if known is None:
                 self._define(name, f)
@@ -155,6 +156,17 @@ class Functions:
             return torch_body(sp.diff(f, Z), Z, "z", self.numeric)
         except ValueError:  # a numeric function without a derivative: torch differentiates it
             return None
+
+
+def _refuse_unbounded(f: sp.Expr) -> None:
+    """InputError (NT303) for a function f(z) that is unbounded near a point or has no real value on a set of points."""
+    known = moments(f, (Z,))
+    known.refuse(f, 2)
+    for pole in known.poles[:1]:
+        raise InputError(
+            f"no kernel of {f}: {pole}, and no rule integrates what is unbounded near a point within a bound",
+            code="NT303", hint=REMEDY,
+        )  # fmt: skip
 
 
 def array(values: Any) -> str:

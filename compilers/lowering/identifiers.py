@@ -11,13 +11,16 @@ import itertools
 import keyword
 import re
 import unicodedata
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
+
+from torch import Tensor
 
 from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.lowering.printing.lines import WIDTH
+from netsor.functions import Function
 from netsor.names import shown
 
+Call = Callable[..., Tensor]  # a numeric function
 OWN = frozenset({
     "math", "torch", "rt", "netsor", "runtime", "PROGRAM", "INPUTS", "GET", "SOURCE", "NUMERIC", "each", "pairs",
     *OUTPUTS, "kernel", "data", "a", "b", "get", "out", "shorter", "terms", "x1", "x2", "z", "self", "constants",
@@ -44,7 +47,7 @@ class Identifiers:
         return self._of[key]
 
 
-def _candidates(stem: str) -> Any:
+def _candidates(stem: str) -> Iterator[str]:
     """The stem, with an underscore when it is the module's or Python's, and numbered."""
     first = f"{stem}_" if stem in RESERVED or _ARGUMENT.fullmatch(stem) else stem
     return itertools.chain((first,), (f"{stem}_{k}" for k in itertools.count(2)))
@@ -65,10 +68,11 @@ class Numeric:
 
     def __init__(self, identifiers: Identifiers | None = None) -> None:
         self.identifiers = identifiers or Identifiers()
-        self.found: dict[str, Any] = {}
+        self.found: dict[str, Call] = {}
 
-    def name(self, function: Any) -> str:
+    def name(self, function: Function) -> str:
         """What a text calls a numeric function."""
+        assert function.torch is not None
         name = self.identifiers.of(("numeric", function.torch), function.name.replace("'", "_prime"))
         self.found[name] = function.torch
         return name

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import linecache
 import types
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from netsor.build.content import Content, content
 from netsor.build.program import Program
 from netsor.compilers.derive.recursion import Recursion, output_axes
 from netsor.compilers.derive.recursion import derive as _derive
+from netsor.compilers.evaluate.blocks import Pairs
+from netsor.compilers.evaluate.inputs import Inputs, Signature
 from netsor.compilers.lowering.checked import execute
+from netsor.compilers.lowering.identifiers import Call
 from netsor.compilers.lowering.module import Source, generate
+from netsor.compilers.runtime import Each
 from netsor.facts import lookup
 from netsor.names import shown
 
 
-def program_for(p: Program, get: tuple[str, ...]) -> Any:
+def program_for(p: Program, get: tuple[str, ...]) -> Program:
     """The program with its backward lines where gradients are asked for, by name or as terms.
 
     For the terms of outputs with axes there are none: they take the tangent route.
@@ -30,9 +34,19 @@ def program_for(p: Program, get: tuple[str, ...]) -> Any:
     return backprop(p)
 
 
+class Module(types.ModuleType):
+    """A generated module."""
+
+    INPUTS: Signature
+    SOURCE: str
+    NUMERIC: Mapping[str, Call]
+    each: Callable[[Inputs], Each]
+    pairs: Pairs
+
+
 Key = tuple[Content, tuple[str, ...]]
 _RECURSIONS: dict[Key, Recursion] = {}
-_MODULES: dict[Key, Any] = {}
+_MODULES: dict[Key, Module] = {}
 
 
 def _key(program: Program, get: tuple[str, ...]) -> Key:
@@ -50,7 +64,7 @@ def _recursion(key: Key, program: Program, get: tuple[str, ...]) -> Recursion:
     return _RECURSIONS[key]
 
 
-def cached_module(program: Program, get: tuple[str, ...]) -> Any:
+def cached_module(program: Program, get: tuple[str, ...]) -> Module:
     """The generated module of a program's content."""
     key = _key(program, get)
     if key not in _MODULES:
@@ -58,10 +72,10 @@ def cached_module(program: Program, get: tuple[str, ...]) -> Any:
     return _MODULES[key]
 
 
-def load(source: Source, name: str) -> Any:
+def load(source: Source, name: str) -> Module:
     """The module of a generated source; tracebacks show its lines."""
     name = shown(name)
-    module: Any = types.ModuleType(f"netsor_{name}")
+    module = Module(f"netsor_{name}")
     module.__dict__.update(source.numeric)
     execute(source.text, f"<netsor {name} {len(linecache.cache)}>", module.__dict__)
     module.SOURCE, module.NUMERIC = source.text, source.numeric

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from netsor import facts, ir
 from netsor.compilers.derive.entries.indices import Copy
@@ -11,7 +11,7 @@ from netsor.compilers.derive.outputs import OUTPUTS
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.lowering.build.recursion import plan
 from netsor.compilers.lowering.functions import Functions
-from netsor.compilers.lowering.identifiers import docstring, literal
+from netsor.compilers.lowering.identifiers import Call, docstring, literal
 from netsor.compilers.lowering.plan import order
 from netsor.compilers.lowering.plan.positions import Size
 from netsor.compilers.lowering.printing.lines import Text, broken, call
@@ -25,7 +25,7 @@ class Source:
     """The text of a module and the callables of its numeric functions."""
 
     text: str
-    numeric: dict[str, Any]
+    numeric: Mapping[str, Call]
 
 
 def generate(recursion: Recursion) -> Source:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import networkx as nx
 
@@ -39,7 +38,7 @@ def wave_order(block: Block, looping: dict[Entry, set[Sym]]) -> Block | None:
     place, and those that stay form no cycle.
     """
     members = set(block)
-    g: Any = nx.DiGraph()
+    g = nx.DiGraph()
     g.add_nodes_from(range(len(block)))
     place = {e: i for i, e in enumerate(block)}
     sign = direction(block)
@@ -83,7 +82,7 @@ def in_order(entries: Iterable[Entry]) -> list[Block]:
     """Strongly connected components in an order in which everything read stands before."""
     entries = list(entries)
     place = {e: i for i, e in enumerate(entries)}
-    g: Any = nx.DiGraph()
+    g = nx.DiGraph()
     g.add_nodes_from(range(len(entries)))
     for e in entries:
         g.add_edges_from((place[x], place[e]) for x in entries_in(e.value))

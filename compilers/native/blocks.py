@@ -10,13 +10,13 @@ from torch import Tensor
 
 from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near
-from netsor.compilers.expectation.blocks.fused import NEAR
+from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.series import hermite
 from netsor.compilers.native.columns import evaluate
+from netsor.compilers.native.compiler import loads
 from netsor.compilers.native.library import Batch, Library
 from netsor.compilers.native.tables import Terms, padded, tables
-from netsor.errors import UnsupportedError
 
 OFTEN = 16  # with more than one pair in so many beyond the series, torch takes the band
 SELDOM = 200  # the same in float64, where such pairs take a table or a quadrature each
@@ -31,10 +31,15 @@ Table = tuple[Tensor, Tensor, Terms]  # coefficients of both sides
 
 
 class Native:
-    """The pairs of one kernel; `make` gives the library for a dtype, `kept` quantities stand in each batch."""
+    """The pairs of one kernel; `make` gives the library for a dtype, `kept` quantities stand in each batch.
 
-    def __init__(self, make: Callable[[torch.dtype], Library], kept: int, threads: int | None = None) -> None:
-        self.make, self.kept, self._threads = make, kept, threads
+    `needed`: torch takes no pairs where the compiler fails.
+    """
+
+    def __init__(
+        self, make: Callable[[torch.dtype], Library], kept: int, threads: int | None = None, needed: bool = False
+    ) -> None:
+        self.make, self.kept, self._threads, self.needed = make, kept, threads, needed
         self._libraries: dict[torch.dtype, Library] = {}
 
     def library(self, dtype: torch.dtype) -> Library:
@@ -100,7 +105,7 @@ class Native:
             out = [first.data[0].new_empty(rows, len(second.data[0])) for _ in library.pairs.results]
             same, bound = own and start == 0, 1 - NEAR[library.dtype]
             run = library.band(first, second, sides.terms, out, None, range(rows), same, False, bound, 0, 1)
-            twice = rows if same else 0  # pairs of one input, which no series has to serve
+            twice = max(0, rows - start) if own else 0  # pairs of one input, which no series gives
             found = [x + max(0, y - twice) for x, y in zip(found, run.beyond, strict=True)]
         return [x * _share(library) > rows * min(m, PROBED) * len(starts) for x in found]
 
@@ -151,23 +156,22 @@ class Native:
     def entries(
         self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
     ) -> tuple[dict[Key, Tensor], Tensor] | None:
-        """The kernels of pairs (rows[k], cols[k]) of two batches in float64, and which are near |ρ| = 1 even so.
+        """The kernels of pairs (rows[k], cols[k]) of two batches in float64, to the digits of float32, and which are
+        near |ρ| = 1 even so.
 
         None when torch has to take them.
         """
         library = self.library(torch.float64)
         if library.pairs.series or not library.pairs.results:
             return None
-        try:
-            library.load()
-        except UnsupportedError:  # the compiler has failed since it made the other one
+        if not loads(library, self.needed):  # the compiler has failed since it made the other one
             return None
         one, two = self._batches(library, a, b)
         order = rows.argsort(stable=True)
         rows, cols, twice = (t[order].contiguous() for t in (rows, cols, twice))
         found, size = library.entries(one.batch, two.batch, rows, cols, twice, self.threads)
         back = order.argsort()
-        near = size > 1 - NEAR[torch.float64]
+        near = size > 1 - TOLD
         return {k: v[back] for k, v in found.items()}, near[back]
 
 

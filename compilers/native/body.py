@@ -47,11 +47,15 @@ class Instruction:
 
 @dataclass
 class Body:
-    """Instructions in order, with the stage of each; what must stay below 1 in size; the results."""
+    """Instructions in order, with the stage of each; the results.
+
+    `sizes` must stay below 1; `steep` of them also where float64 is used for the digits of float32.
+    """
 
     code: list[Instruction] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
     sizes: list[Ref] = field(default_factory=list)
+    steep: list[Ref] = field(default_factory=list)
     results: list[Argument] = field(default_factory=list)
     _known: dict[Instruction, Ref] = field(default_factory=dict)
 

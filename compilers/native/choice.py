@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from netsor.compilers.budget.memory import elements
 from netsor.compilers.budget.plan import Call
 from netsor.compilers.budget.progress import outside
+from netsor.compilers.budget.statements import elements
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR
@@ -92,7 +92,7 @@ class Backends:
             if kind == "cpu" and compiler.current() is None:
                 self._native[key] = f"no C compiler: {compiler.sought()}"
             else:
-                self._native[key] = native(recursion(get), get, kind, self.threads)
+                self._native[key] = native(recursion(get), get, kind, self.threads, self.asked == "native")
         return self._native[key]
 
     def _wanted(self, get: Names, recursion: Callable[[Names], Recursion], kind: str) -> Native | Tiles | str:
@@ -142,15 +142,33 @@ class Backends:
             return f"native ({CUDA})" if self.kind == "cuda" else "native"
         return f"torch, and native once the calls have taken {PAYS:.0f} s or the library is there"
 
-    def settled(self, get: Names, recursion: Callable[[Names], Recursion]) -> Backends:
-        """The same with one backend for all calls, however few pairs they have."""
-        covered = self.asked != "torch" and not isinstance(self._wanted(get, recursion, self.kind), str)
+    def settled(self, get: Names, recursion: Callable[[Names], Recursion], one: Inputs) -> Backends:
+        """The same with one backend for all calls on such inputs, however few pairs they have."""
         twin = copy.copy(self)
-        twin.asked = "native" if covered else "torch"
+        twin._native = {}
+        if self.asked == "auto":
+            twin.asked = "native" if self._takes(get, recursion, one) else "torch"
         return twin
 
+    def _takes(self, get: Names, recursion: Callable[[Names], Recursion], one: Inputs) -> bool:
+        """Are there native blocks of such inputs? A warning where the compiler fails."""
+        found = self._wanted(get, recursion, one.device.type)
+        if isinstance(found, Tiles):
+            found = self._fitting(get, found, one)
+        if isinstance(found, str) or one.dtype not in NEAR:
+            return False
+        try:
+            _library(found, one).load()
+        except UnsupportedError as error:
+            said = f"{error.diagnostic.message}: torch computes all blocks"
+            warnings.warn(said, NetsorWarning, stacklevel=outside())
+            return False
+        return True
 
-def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | None = None) -> Native | Tiles | str:
+
+def native(
+    recursion: Recursion, get: Names, kind: str = "cpu", threads: int | None = None, needed: bool = False
+) -> Native | Tiles | str:  # fmt: skip
     """The native blocks of a recursion, or which of its entries has no instruction."""
     if recursion.wide:
         return "it is evaluated in float64 whatever its inputs"
@@ -159,12 +177,12 @@ def native(recursion: Recursion, get: Names, kind: str = "cpu", threads: int | N
     def library(dtype: torch.dtype) -> Any:
         return LIBRARIES[kind](pairs(found, frozenset(get), functions, dtype), dtype)
 
-    blocks = Native(library, len(dict.fromkeys(found.each.kept)), threads)
+    blocks = Native(library, len(dict.fromkeys(found.each.kept)), threads, needed)
     try:
         blocks.library(next(iter(NEAR)))
     except Missing as missing:
         covered = kind == "cpu" and _has_axes(found)
-        return _tiles(found, get, functions, threads) if covered else str(missing)
+        return _tiles(found, get, functions, threads, needed) if covered else str(missing)
     return blocks
 
 
@@ -179,11 +197,12 @@ def _has_axes(plan: Plan) -> bool:
     )
 
 
-def _tiles(plan: Plan, get: Names, functions: Any, threads: int | None) -> Tiles | str:
+def _tiles(plan: Plan, get: Names, functions: Any, threads: int | None, needed: bool) -> Tiles | str:
     known = sides(plan)
     found = Tiles(
-        known, lambda dtype, shapes: axes.Library(plan, known, frozenset(get), functions, dtype, shapes), threads
-    )
+        known, lambda dtype, shapes: axes.Library(plan, known, frozenset(get), functions, dtype, shapes), threads,
+        needed,
+    )  # fmt: skip
     return found.obstacle() or found
 
 

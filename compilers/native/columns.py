@@ -72,7 +72,27 @@ class Applied:
     args: tuple[Column | float, ...]
 
 
-Column = Kept | InverseRoot | Root | Own | Mean | Computed | Applied
+@dataclass(frozen=True)
+class Mixed:
+    """Σ over the positions of a column `[positions, features]` by weights of a shape, of their second index, or of
+    their first.
+    """
+
+    weights: Column
+    of: Column
+    shape: tuple[int, int]
+    first: bool
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Of the coefficients of an element in a series, w: those of two serve |r| ≤ 1/ww′ (`axes.series`)."""
+
+    which: int
+    number: int
+
+
+Column = Kept | InverseRoot | Root | Own | Mean | Computed | Applied | Mixed | Reach
 
 
 def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
@@ -92,6 +112,12 @@ def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
             return OPERATIONS[column.op](*_arguments(column.args, kept))
         case Applied():
             return torch_function(column.f, column.symbols)(*_arguments(column.args, kept))
+        case Mixed():
+            weights = evaluate(column.weights, kept).unflatten(-1, column.shape)
+            weights = weights.mT if column.first else weights
+            return (weights @ evaluate(column.of, kept).unflatten(-1, (weights.shape[-1], -1))).flatten(1)
+        case Reach():
+            raise AssertionError("the coefficients of a block say how far they reach")
         case _:
             assert_never(column)
 

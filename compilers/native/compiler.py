@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from netsor.errors import UnsupportedError
 
@@ -180,6 +181,23 @@ def library(source: str) -> tuple[ctypes.CDLL, float]:
         return _opened(str(path)), time.perf_counter() - start
     except OSError as error:  # a full disk, a compiler that makes no library, a folder from which none can be loaded
         raise _not_compiled(chosen, str(error)) from error
+
+
+class Loaded(Protocol):
+    """A library that is compiled when it is first needed."""
+
+    def load(self) -> float: ...
+
+
+def loads(library: Loaded, needed: bool) -> bool:
+    """Is it there, or compiled now? Where the compiler fails, UnsupportedError when nothing else may take its place."""
+    try:
+        library.load()
+    except UnsupportedError:
+        if needed:
+            raise
+        return False
+    return True
 
 
 def _not_compiled(chosen: Compiler, error: str) -> UnsupportedError:

@@ -59,28 +59,34 @@ class Expectations:
             return own
         if not isinstance(k12.arg, Ref):
             k12 = Value(self.body, self.body.add("same", k12.arg), k12.dtype)
-        found, size = self._general(f, g, k11, k22, k12)
+        found, size, steep = self._general(f, g, k11, k22, k12)
         if own is not None:  # where the covariance is the variance
             room = twin(k11, k12)
             found, size = room.chosen(own, found), room.chosen(0.0, size)
-        assert isinstance(size.arg, Ref)
-        self.body.sizes.append(size.arg)
+        self._near(size, steep)
         return found
 
-    def _general(self, f: Fn, g: Fn, k11: Value, k22: Value, k12: Value) -> tuple[Value, Value]:
-        """The expectation and |r|."""
+    def _near(self, size: Value, steep: bool) -> None:
+        assert isinstance(size.arg, Ref)
+        self.body.sizes.append(size.arg)
+        if steep:
+            self.body.steep.append(size.arg)
+
+    def _general(self, f: Fn, g: Fn, k11: Value, k22: Value, k12: Value) -> tuple[Value, Value, bool]:
+        """The expectation, |r|, and whether the expectation is steep near |r| = 1."""
         rule = formulas.rule(f, g)
         block = Block(k11, k22, self._staged(k12), (0.0, 0.0) if rule is None else rule[1])
         geometry: Any = block.geometry
         if rule is not None:
             self.formulas += 1
             out: Any = rule[0](block)
-            return out, geometry.size
+            return out, geometry.size, block.steep
         refuse(f, g)
         if not isinstance(k11.arg, Side) or not isinstance(k22.arg, Side):
             raise Missing(f"an expectation of {f.name} and {g.name} whose variances are not those of one input each")
         series = Series(f, g, k11.arg.column, k22.arg.column)
-        return self._summed(self.series.setdefault(series, len(self.series)), k11.arg, k22.arg, geometry)
+        found, size = self._summed(self.series.setdefault(series, len(self.series)), k11.arg, k22.arg, geometry)
+        return found, size, True
 
     def _summed(self, which: int, one: Side, two: Side, geometry: Geometry) -> tuple[Value, Value]:
         """A series, and what of a pair must stay below 1."""
@@ -105,7 +111,9 @@ class Expectations:
 
 
 class Block(TracedBlock):
-    """A pair as the formulas want it: values in the place of tensors."""
+    """A pair as the formulas want it: values in the place of tensors. `steep`: a formula has divided by √(1 − r²)."""
+
+    steep = False
 
     def __init__(self, k11: Any, k22: Any, k12: Any, noise: tuple[float, float]) -> None:
         self.k11, self.k22, self.k12, self.noise = k11, k22, k12, noise
@@ -118,6 +126,11 @@ class Block(TracedBlock):
         side = k.arg
         column = Root(side.column) if noise is None else InverseRoot(side.column, noise)
         return Value(k.body, Side(side.copy, column, side.at, side.size), k.dtype)
+
+    @property
+    def complement(self) -> Tensor:
+        self.steep = True
+        return super().complement
 
     def relu(self) -> Tensor:
         return self.geometry.relu(self._column(self.k11, None), self._column(self.k22, None))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
-from typing import Any, assert_never
+from typing import assert_never
 
 import sympy as sp
 
 from netsor import ir, markup
-from netsor.compilers.derive.entries.labels import is_named
+from netsor.compilers.derive.entries.labels import is_named, place, reading
 from netsor.compilers.derive.entries.values import PART, SCALAR, SECOND_MOMENT, Entry
 from netsor.compilers.derive.nodes import (
     AnyNode,
@@ -24,7 +24,6 @@ from netsor.compilers.derive.nodes import (
     Fun,
     Indexed,
     Lin,
-    Node,
     One,
     Product,
     Reduced,
@@ -34,6 +33,7 @@ from netsor.compilers.render.breaking import width
 from netsor.compilers.render.symbols import PRIME
 from netsor.indexing import IndexMap, Read, index_map
 
+What = AnyNode | ir.Var  # whose kernel an entry is: a node of the normal form, or a scalar
 LONGEST = 11.0  # of what names an unnamed variable, in characters
 
 
@@ -74,8 +74,8 @@ class Symbols:
         self.lines: dict[str, str] = {}  # the unnamed scalars that occur, by their lines
         self._variables = _variables(r)
         self._gradients = _gradients(r)
-        self._nodes: dict[Any, str] = {}
-        self._open: set[Any] = set()
+        self._nodes: dict[AnyNode, str] = {}
+        self._open: set[AnyNode] = set()
         self._short = itertools.count(1)
         self._taken: set[tuple[bool, str]] = {(False, t) for t in taken}
         self._aux, self._parts_count = itertools.count(1), itertools.count(1)
@@ -115,9 +115,9 @@ class Symbols:
 
     # ------------------------------------------------------------ variables
 
-    def variable(self, node: Any) -> str:
+    def variable(self, node: What) -> str:
         """A node of the normal form, or a scalar of the program."""
-        if not isinstance(node, Node):
+        if isinstance(node, ir.Var):
             return self._scalar(node.name)
         if node in self._variables:
             return name_latex(self._variables[node].name)
@@ -135,7 +135,7 @@ class Symbols:
     def _abbreviation(self) -> str:
         return rf"\zeta_{{{next(self._short)}}}"
 
-    def _describe(self, node: Any) -> None:
+    def _describe(self, node: AnyNode) -> None:
         self._open.add(node)
         text = self._description(node)
         self._open.discard(node)
@@ -166,11 +166,11 @@ class Symbols:
             case _:
                 assert_never(node)
 
-    def _factor(self, node: Any) -> str:
+    def _factor(self, node: What) -> str:
         text = self.variable(node)
         return rf"({text})" if isinstance(node, Lin) and node not in self._variables else text
 
-    def _term(self, c: sp.Expr, node: Any) -> str:
+    def _term(self, c: sp.Expr, node: AnyNode) -> str:
         if isinstance(node, One):
             return self._expression(c)
         number = self._expression(c)
@@ -194,33 +194,23 @@ class Symbols:
 
 def _read(r: Read, m: IndexMap) -> str:
     """What stands for an axis: a position, another axis, or the axis moved by a tap or a number."""
-    axis = symbol_latex(r.axis.name)
-    if r.at is None:
-        return f"{axis}={_place(r.offsets[0])}" if m.transposed else rf"{axis}\to {_place(r.offsets[0])}"
-    if m.tap is not None:
-        return f"{axis}{'-' if m.transposed else '+'}{symbol_latex(m.tap.name)}"
-    if r.is_identity and m.outside == "never":
-        return rf"{axis}\to {symbol_latex(r.at.name)}"
-    (offset,) = r.offsets
-    return f"{axis}{'-' if offset < 0 else '+'}{abs(offset)}"
+    named = {"axis": r.axis, "at": r.at, "tap": m.tap}
+    words = {k: symbol_latex(axis.name) for k, axis in named.items() if axis is not None}
+    return reading(r, m).latex.format(**words, place=place(r.offsets[0]).latex, by=abs(r.offsets[0]))
 
 
-def _place(index: int) -> str:
-    return {-1: r"\mathrm{last}"}.get(index, str(index))
-
-
-def _variables(r: Recursion) -> dict[Any, ir.Var]:
+def _variables(r: Recursion) -> dict[AnyNode, ir.Var]:
     """The first named variable of every node."""
-    out: dict[Any, ir.Var] = {}
+    out: dict[AnyNode, ir.Var] = {}
     for var, node in r.normal.of_var.items():
         if is_named(var.name):
             out.setdefault(node, var)
     return out
 
 
-def _gradients(r: Recursion) -> dict[Any, Any]:
+def _gradients(r: Recursion) -> dict[AnyNode, AnyNode]:
     """The variable whose gradient a node is: a product where biases share it."""
-    out: dict[Any, Any] = {}
+    out: dict[AnyNode, AnyNode] = {}
     for g in r.program.gradients:
         of, is_ = r.normal.of_var[g.of], r.normal.of_var[g.is_]
         if is_ not in out or isinstance(out[is_], Atom):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 import sympy as sp
 
@@ -160,7 +160,7 @@ def _product(term: sp.Expr) -> str:
     return "·".join(([] if number == 1 and parts else [str(number)]) + parts)
 
 
-def _rank(base: Any) -> tuple[int, str]:
+def _rank(base: sp.Expr) -> tuple[int, str]:
     return ({N: 0, M: 1}.get(base, 2), str(base))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import networkx as nx
 
@@ -70,7 +70,7 @@ def blocks(entries: Iterable[Entry]) -> list[tuple[Block, bool]]:
     """Strongly connected components, everything read before its reader; True for recurrences."""
     entries = list(entries)
     place = {e: i for i, e in enumerate(entries)}
-    g: Any = nx.DiGraph()
+    g = nx.DiGraph()
     g.add_nodes_from(range(len(entries)))
     for e in entries:
         g.add_edges_from((place[x], place[e]) for x in entries_in(e.value) if x in place)

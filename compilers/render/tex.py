@@ -13,10 +13,11 @@ from netsor import ir, markup
 from netsor.compilers.derive.entries.indices import Copy, Sym
 from netsor.compilers.derive.entries.values import Access, Add, Entry, Expect, Mul, Num, Sum, Value
 from netsor.compilers.render.breaking import width
+from netsor.compilers.render.factors import number_text
 from netsor.compilers.render.naming import Symbols, name_latex, symbol_latex
 from netsor.compilers.render.symbols import Names
 from netsor.compilers.render.transform import Transform, v_transform
-from netsor.compilers.render.writer import Writer, number_text
+from netsor.compilers.render.writer import Writer
 
 LONGEST_PART = 24.0  # of an entry of a covariance matrix, in characters
 _LETTER = re.compile(r"[A-Za-z]\d*")

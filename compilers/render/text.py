@@ -10,7 +10,8 @@ import sympy as sp
 from netsor import ir
 from netsor.compilers.derive.entries.indices import Copy, Sym
 from netsor.compilers.derive.entries.values import Entry, Value
-from netsor.compilers.render.writer import Writer, number_text
+from netsor.compilers.render.factors import number_text
+from netsor.compilers.render.writer import Writer
 from netsor.text.notation import taps_text
 
 

@@ -23,6 +23,7 @@ from netsor.compilers.finite.inputs import Group, bind
 from netsor.compilers.finite.tangent import Factors, backward_factors, gram
 from netsor.compilers.finite.values import axis_names
 from netsor.compilers.sampler.estimate import Estimate, Forecast, estimate
+from netsor.compilers.sampler.existence import existing, watch
 from netsor.compilers.sampler.paths import Drawn, Paths
 from netsor.errors import Diagnostic, InputError, SamplingWarning
 from netsor.facts import known, lookup, ratio, trained_uses
@@ -81,7 +82,11 @@ class Sampling:
     def of(p: Program, x1: Any, x2: Any, get: Sequence[str], device: torch.device | None) -> Sampling:
         first, second = batches(p, x1, x2, device)
         program = with_backward(p) if {"ntk", "terms"} & set(get) else p
-        paths = Paths(program, first + second, conditioned=True, needed=needed(program, get))
+        asked = needed(program, get)
+        unbounded = existing(program, dict.fromkeys(asked, 2))
+        kept = asked | {w.var for w in unbounded}
+        paths = Paths(program, first + second, conditioned=True, needed=kept)
+        watch(paths, unbounded)
         return Sampling(paths, Request(program, tuple(get), len(first)))
 
 

@@ -26,8 +26,9 @@ import torch
 from netsor.compilers.store.files import INPUTS, Store, writing
 from netsor.compilers.store.identity import difference, versions
 from netsor.compilers.store.layout import STATE, Block
+from netsor.compilers.store.processes import Failure, failure_of, raised
 from netsor.compilers.store.task import Client, Task
-from netsor.compilers.store.workers import Failure, Order, failure_of, raised
+from netsor.compilers.store.workers import Order
 from netsor.errors import InputError, NetsorWarning
 
 LOOK = 1.0  # seconds between two looks at the workers
@@ -153,7 +154,7 @@ class Dealer:
             failure: Failure = future.result()
         except Exception:  # between the end of the task and its answer
             raise self._lost() from None
-        raised(failure)
+        raised(failure, "on a worker: ")
         if not self.store.has(block):
             raise InputError(
                 f"a worker wrote a block of {self.store.path}, and it is not here", code="NT641",
@@ -178,7 +179,7 @@ def computed(known: dict[str, str], hashed: str, order: bytes, block: Block) -> 
     unlike = difference(known, versions())
     if unlike is not None:
         return InputError, InputError(
-            f"a worker has other versions than the caller: {unlike}", code="NT641", hint="the same on all machines"
+            f"other versions than the caller's: {unlike}", code="NT641", hint="the same on all machines"
         ).diagnostic
     with ALONE:
         return failure_of(lambda: _write(hashed, order, block))

@@ -25,11 +25,24 @@ FORMAT = 1  # of the attributes
 Report = tuple[str, float | None]  # method and error, as in KernelResult
 
 
+def located(path: Any) -> Path:
+    """Where a store is, or would be. NT640 for what names no folder, NT641 for one that cannot be looked at."""
+    if not isinstance(path, str | os.PathLike) or not str(path) or "://" in str(path):
+        raise InputError(f"a store is the path of a folder, got {path!r}", code="NT640", hint="store='k.zarr'")
+    try:
+        found = Path(os.fspath(path)).expanduser()
+        found.exists()
+    except (OSError, RuntimeError) as problem:  # of the file system, or of a home that nobody has
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise InputError(f"{path} cannot be read: {reason}", code="NT641") from None
+    return found.resolve() if found.is_symlink() else found
+
+
 class Store:
     """A store that exists: what decides its numbers, its layout, and its chunks."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._here = path, path.absolute()  # as it is called, and as it is found from any folder
         found = _opened(path)
         self.identity: Identity = found["identity"]
         self.layout = Layout.from_dict(found["layout"])
@@ -42,7 +55,7 @@ class Store:
     # ------------------------------------------------------------ chunks
 
     def file(self, array: Array, block: Block) -> Path:
-        return self.path.joinpath(array.path, "c", *map(str, block), *("0" for _ in array.axes))
+        return self._here.joinpath(array.path, "c", *map(str, block), *("0" for _ in array.axes))
 
     def has(self, block: Block) -> bool:
         """Is a block there with all its kernels? NT642 for a file of another size than it was written with."""
@@ -91,14 +104,14 @@ class Store:
         """The kernels of a block by key. NT641 when another store is in the place of this one by now."""
         self.same(self.hash)
         with writing(self.path):
-            (self.path / STATE / _name(report)).touch()
+            (self._here / STATE / _name(report)).touch()
             for array in self.layout.arrays:
                 zarr.write_chunk(self.file(array, block), self._chunk(array), array.dtype, values[array.key])
 
     def same(self, wanted: str) -> None:
         """NT641 unless the store at the path, as it is now, holds the call with this hash."""
         try:
-            there = zarr.group_attributes(self.path)["netsor"]["hash"]
+            there = zarr.group_attributes(self._here)["netsor"]["hash"]
         except (OSError, ValueError, KeyError, TypeError):
             there = None
         if there != wanted:
@@ -202,6 +215,8 @@ def create(path: Path, program: str, layout: Layout, found: Identity, old: Store
         "layout": layout.as_dict(),
     }
     draft = _beside(path)
+    if not path.parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder {path.parent}", code="NT641")
     with writing(path):
         try:
             _arrays(draft, layout, {"netsor": attributes})

@@ -10,7 +10,7 @@ from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.store import zarr
 from netsor.compilers.store.cluster import clustered
-from netsor.compilers.store.files import Store, create
+from netsor.compilers.store.files import Store, create, located
 from netsor.compilers.store.identity import difference
 from netsor.compilers.store.layout import Block
 from netsor.compilers.store.lazy import StoredGram, stored
@@ -28,7 +28,7 @@ def gram(task: Task, sides: Sides, path: str | Path, limits: Limits, hands: Hand
     numbers depend neither on the other blocks nor on who computes them. `sides` gives the inputs per side of a block.
     """
     zarr.needed()
-    target = Path(path)
+    target = located(path)
     found = _prepared(task, sides, target, limits, hands, force)
     todo = found.missing()
     if todo:
@@ -81,7 +81,7 @@ def _done(
     if hands.client is not None:
         return clustered(task, store, hands.client, todo, ready)
     if hands.processes > 1 and len(todo) > 1:
-        return shared(task, store, min(hands.processes, len(todo)), todo)
+        return shared(task, store, min(hands.processes, len(todo)), todo, ready)
     return _by_one(task, store, todo)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from netsor.compilers.evaluate.assembled import mirrored
 from netsor.compilers.evaluate.results import KernelResult, fields
-from netsor.compilers.store.files import Store
+from netsor.compilers.store.files import Store, located
 from netsor.compilers.store.layout import Array, Block
 from netsor.errors import InputError
 
@@ -192,4 +192,4 @@ def open_gram(path: str | Path) -> StoredGram:
     >>> ns.open_gram("k.zarr").ntk[0:1, 0:3].shape
     (1, 3)
     """
-    return stored(Store(Path(path)))
+    return stored(Store(located(path)))

@@ -17,9 +17,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Set
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, BinaryIO, NoReturn, Protocol
 
 import torch
+
+from netsor.errors import Diagnostic, NetsorError
 
 QUIET = ("tqdm_monitor", "netsor_")  # beginnings of the names of threads that wait and hold nothing
 START = """
@@ -30,6 +33,28 @@ main()
 """
 
 Life = Callable[[BinaryIO, BinaryIO], None]  # reads orders until there are none, and answers each
+
+
+Failure = tuple[type[Exception], Any] | None  # an error as it travels: its class and what it says
+
+
+def failure_of(step: Callable[[], object]) -> Failure:
+    """What went wrong in a step, as it travels."""
+    try:
+        step()
+    except NetsorError as error:
+        return type(error), error.diagnostic
+    except Exception as error:
+        return RuntimeError, f"{type(error).__name__}: {error}"
+    return None
+
+
+def raised(failure: Failure, where: str = "") -> None:
+    """Raise here what went wrong elsewhere."""
+    if failure is None:
+        return
+    kind, said = failure
+    raise kind(replace(said, message=where + said.message) if isinstance(said, Diagnostic) else where + said)
 
 
 class Ended(Exception):
@@ -174,7 +199,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its processes
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is no answer
-    try:
-        pickle.load(sys.stdin.buffer)(sys.stdin.buffer, answers)
-    except (EOFError, BrokenPipeError):
-        os._exit(0)
+    lives: list[Life] = []
+    failure = failure_of(lambda: lives.append(pickle.load(sys.stdin.buffer)))
+    with suppress(EOFError, BrokenPipeError):  # the parent has ended
+        if failure is None:
+            lives[0](sys.stdin.buffer, answers)
+        pickle.dump(failure, answers)
+        answers.flush()
+    os._exit(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Protocol
 
 import torch
@@ -209,7 +210,7 @@ class Hands:
     @staticmethod
     def of(processes: Any, engine: Any, client: Any) -> Hands:
         """As a call says it; NT640 for what does not go together."""
-        if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+        if isinstance(processes, bool) or not isinstance(processes, Integral) or processes < 1:
             raise InputError(f"processes is a positive whole number, got {processes!r}", code="NT640")
         if engine not in ("local", "dask"):
             raise InputError(f"engine is 'local' or 'dask', got {engine!r}", code="NT640")
@@ -225,4 +226,4 @@ class Hands:
             )
         if client is not None and processes != 1:
             raise InputError("the workers of a cluster are its processes: leave out processes=", code="NT640")
-        return Hands(processes, client)
+        return Hands(int(processes), client)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -20,11 +20,10 @@ import torch
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.store.files import Store, writing
 from netsor.compilers.store.layout import Block
-from netsor.compilers.store.processes import Ended, Process, forked, may_fork, spawned
+from netsor.compilers.store.processes import Ended, Failure, Process, failure_of, forked, may_fork, raised, spawned
 from netsor.compilers.store.task import Task
-from netsor.errors import InputError, NetsorError
+from netsor.errors import InputError
 
-Failure = tuple[type[Exception], Any] | None  # an error as it travels: its class and what it says
 Done = SimpleQueue[Block | Exception]
 
 
@@ -73,10 +72,13 @@ class Order:
 # ---------------------------------------------------------------- the caller
 
 
-def shared(task: Task, store: Store, count: int, todo: list[Block]) -> Generator[Block]:
+def shared(
+    task: Task, store: Store, count: int, todo: list[Block], ready: Callable[[], None]
+) -> Generator[Block]:  # fmt: skip
     """The blocks as they are done by this process and `count - 1` others."""
     waiting, done, left = deque(todo), Done(), len(todo)
     with _others(task, store, count - 1) as others, _served(others, waiting, done):
+        ready()
         while left:
             own = _next(waiting)
             if own is not None:
@@ -133,12 +135,6 @@ def _serve(process: Process, waiting: deque[Block], done: Done) -> None:
         done.put(error)
 
 
-def raised(failure: Failure) -> None:
-    """Raise here what went wrong elsewhere."""
-    if failure is not None:
-        raise failure[0](failure[1])
-
-
 # ---------------------------------------------------------------- the others
 
 
@@ -187,14 +183,3 @@ def _compute(task: Task, store: Store, failure: Failure, orders: BinaryIO, answe
         pickle.dump(failure, answers)
         answers.flush()
         failure = failure_of(partial(task.write, store, pickle.load(orders)))
-
-
-def failure_of(step: Callable[[], object]) -> Failure:
-    """What went wrong in a step, as it travels."""
-    try:
-        step()
-    except NetsorError as error:
-        return type(error), error.diagnostic
-    except Exception as error:
-        return RuntimeError, f"{type(error).__name__}: {error}"
-    return None

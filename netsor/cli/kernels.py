@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsor.cli import arrays, outputs
@@ -48,7 +49,7 @@ def compile(args: argparse.Namespace) -> int:
 def kernel(args: argparse.Namespace) -> int:
     """Compute kernels, write them to an .npz or a store, and say how they were obtained when that was not exact."""
     p = load(args.file, parse(args.set), args.x)
-    store = args.o.endswith(".zarr")
+    store = Path(args.o).suffix == ".zarr"  # with or without a slash behind it
     if (args.engine == "dask") != (args.scheduler is not None):
         raise UsageError("--engine dask and --scheduler FILE go together")
     if store:

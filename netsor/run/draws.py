@@ -38,13 +38,13 @@ def vectors(
     counts = [math.prod(axes(line.out, sizes)) for line in block]
     normals = [normal(line, k) for line, k in zip(block, counts, strict=True)]
     if len(block) == 1 and not block[0].axis_cov:
-        drawn = [math.sqrt(block[0].var) * normals[0]]
+        drawn: list[A] = [normals[0] * math.sqrt(block[0].var)]
     else:
         mixed = xp.cast(root(block, sizes, xp), normals[0]) @ xp.join(normals, 0)
         ends = np.cumsum(counts)
         drawn = [mixed[end - k : end] for end, k in zip(ends, counts, strict=True)]
     return {
-        line.out: (float(line.mean) + z).reshape(*axes(line.out, sizes), z.shape[-1])
+        line.out: (z + float(line.mean)).reshape(*axes(line.out, sizes), z.shape[-1])
         for line, z in zip(block, drawn, strict=True)
     }
 
@@ -103,7 +103,8 @@ def covariance(a: ir.InputVector, b: ir.InputVector, sizes: Sized) -> Array:
     names = tuple(dict.fromkeys(d.axis.name for d in (*a.out.dims, *b.out.dims)))
     left, right = _indices(a.out, names, sizes), _indices(b.out, names, sizes)
     same = (left[:, None] == right[None]) | (left[:, None] < 0) | (right[None] < 0)
-    return float(facts.covariance(a, b)) * same.all(-1).astype(float)
+    found: Array = same.all(-1) * float(facts.covariance(a, b))
+    return found
 
 
 def _axis_matrix(var: ir.Var, dim: ir.Dim, given: Mapping[str, Any], sizes: Sized) -> Array:

@@ -64,7 +64,7 @@ def _groups(reads: Edges, late: Sequence[ir.Var]) -> dict[ir.Var, tuple[ir.Var, 
     for v, read in reads.items():
         for u in read:
             readers[u].append(v)
-    found = {v: (v,) for v in reads}
+    found: dict[ir.Var, tuple[ir.Var, ...]] = {v: (v,) for v in reads}
     for v in late:
         if len(found[v]) == 1:
             both = closure((v,), readers.__getitem__) & closure((v,), reads.__getitem__)

@@ -18,8 +18,9 @@ from torch import Tensor
 
 import netsor as ns
 from netsor import programs
-from netsor.compilers.budget.memory import Bytes, Work
+from netsor.compilers.budget.memory import Bytes
 from netsor.compilers.budget.plan import Call, Plan, planned
+from netsor.compilers.budget.statements import Work
 from netsor.compilers.evaluate.blocks import whole
 from netsor.compilers.evaluate.inputs import Inputs, as_inputs
 from netsor.errors import InputError

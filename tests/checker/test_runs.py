@@ -101,7 +101,7 @@ def test_arrays_over_axes_of_the_data_say_their_sizes(array: list[float] | str) 
     p = ns.Program("array")
     n, x = p.width("n"), p.data("x", axes=("t",))
     w = p.matrix("W", n, n)
-    y = w @ (p.constant(array, axes=("t",)) * ns.tanh(p.matrix("U", n, x) @ x))  # type: ignore[arg-type]
+    y = w @ (p.constant(array, axes=("t",)) * ns.tanh(p.matrix("U", n, x) @ x))
     p.output(p.readout("v", n), (w.T @ ns.tanh(y)).mean("t"))
     assert fitting(p.lines, 4).shape(y.var)[0] == (3 if array == "position" else len(array))
     assert ns.check(p) is not None

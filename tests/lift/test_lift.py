@@ -183,6 +183,19 @@ def test_uniform_entries_are_said() -> None:
     assert [f.message.split()[4] for f in lifted.findings if f.code == "NT806"] == ["0.weight", "0.bias"]
 
 
+def test_how_far_uniform_entries_are_from_gaussian_ones() -> None:
+    """E sin² z of z = Σ W_i x_i: (1 − Π sin(2 a x_i)/(2 a x_i))/2 for W uniform in [−a, a]."""
+    x, a = torch.tensor([0.5, -0.6, 0.4, 0.7], dtype=torch.float64), 0.9
+    variance = float(a**2 / 3 * x.square().sum())
+    exact = float((1 - (torch.sin(2 * a * x) / (2 * a * x)).prod()) / 2)
+    gaussian = (1 - math.exp(-2 * variance)) / 2
+    kurtosis = -1.2 * float(x.pow(4).sum() / x.square().sum() ** 2)
+    fourth = -8 * math.exp(-2 * variance)  # E of the fourth derivative −8 cos 2z
+    assert exact - gaussian == pytest.approx(kurtosis / 24 * variance**2 * fourth, rel=0.15)
+    found = ns.from_torch(lambda n: nn.Sequential(nn.Linear(4, n), nn.Linear(n, 1)), x[None].float()).findings
+    assert "-1.2·Σ x_i⁴/(Σ x_i²)², -0.3 where the 4 x_i are equal in size" in found[0].message
+
+
 def test_arguments() -> None:
     with pytest.raises(InputError, match="a function of the width"):
         ns.from_torch(nn.Linear(3, 4), torch.randn(2, 3))

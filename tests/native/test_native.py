@@ -155,6 +155,22 @@ def test_bands_and_near_pairs(inputs: torch.Tensor, monkeypatch: pytest.MonkeyPa
         assert torch.allclose(kernel(y.T.contiguous().T, y[:3]).ntk, plain(y, y[:3]).ntk, rtol=1e-12)
 
 
+def test_a_series_serves_inputs_that_are_not_near_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of one input twice, which the series does not give, are not held against it."""
+    x = torch.as_tensor(np.random.default_rng(5).standard_normal((70, 200)))
+    taken: list[bool] = []
+    call = Native.band
+
+    def counted(self: Any, *args: Any) -> Any:
+        found = call(self, *args)
+        taken.append(found is not None)
+        return found
+
+    monkeypatch.setattr(Native, "band", counted)
+    agree(mlp(3, "tanh", var_w=2, var_b=1), x)
+    assert taken == [True, True]
+
+
 def test_threads(inputs: torch.Tensor) -> None:
     one, four = (ns.compile(mlp(2), backend="native", threads=k)(inputs.repeat(4, 1) + 1) for k in (1, 4))
     assert torch.equal(one.ntk, four.ntk)

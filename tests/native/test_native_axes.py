@@ -164,6 +164,28 @@ def test_in_float32(name: str, taken: Counter[str]) -> None:
     assert taken["taken"]
 
 
+@pytest.mark.parametrize("name", ["flatten", "offsets", "attentive"])
+def test_near_pairs_in_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs that nearly coincide, and copies, are taken again in double by functions of single pairs."""
+    make, given = CASES[name]
+    x = given()
+    x[2] = x[1] + 1e-4 * x[0]
+    x[3], x[4] = x[1], 0.5 * x[0]
+    left: list[int] = []
+    call = blocks.Tiles.entries
+
+    def counted(self: Any, *args: Any) -> Any:
+        values, near = call(self, *args)  # type: ignore[misc]
+        left.append(int(near.sum()))
+        return values, near
+
+    monkeypatch.setattr(blocks.Tiles, "entries", counted)
+    kernel = agree(make(), x.float().double(), dtype=torch.float32)
+    one = [kernel(x.float()).ntk for _ in range(2)]
+    assert torch.equal(*one)
+    assert left and not any(left)
+
+
 def test_blocks_threads_and_strides(monkeypatch: pytest.MonkeyPatch) -> None:
     x = samples(19, 5, 4, 3)
     kernel = ns.compile(cnn(2), backend="native")

@@ -110,3 +110,49 @@ def test_a_compiler_that_fails_later(how: str, tmp_path: Path, monkeypatch: pyte
         assert kernel.backend.startswith("torch (no C compiler" if how == "quotation" else "torch (" + str(script))
         with pytest.raises(ns.UnsupportedError, match=r"NT702 .*(does not compile|needs a C compiler)"):
             ns.compile(p, backend="native")(x)
+
+
+def close_rows() -> torch.Tensor:
+    """Float32, two of them so close that they are computed again in float64."""
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((6, 4)))
+    x[1] = x[0] + 1e-4 * x[2]
+    return x.float()
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+    """The compiler makes so many more libraries."""
+    run, made = compiler.Compiler.run, [0]
+
+    def counted(self: compiler.Compiler, source: Path, out: Path) -> str | None:
+        made[0] += 1
+        return run(self, source, out) if made[0] <= left else "no more"
+
+    monkeypatch.setattr(compiler.Compiler, "run", counted)
+
+
+def test_a_second_library_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """That of float64 for pairs that are near in float32: torch takes them unless native blocks were asked for."""
+    monkeypatch.setattr(choice, "NOTICED", 0.0)
+    monkeypatch.setattr(choice, "PAYS", 0.0)
+    x, wanted = close_rows(), ns.compile(mlp(1), backend="torch")(close_rows()).ntk
+    failing(monkeypatch, 1)
+    np.testing.assert_allclose(ns.compile(mlp(1))(x).ntk, wanted, rtol=1e-5)
+    for call in (lambda k: k(x), lambda k: k.gram(x, store=tmp_path / "k.zarr", tile=4)):
+        with pytest.raises(ns.UnsupportedError, match=r"NT702 .*does not compile the kernel: no more"):
+            call(ns.compile(mlp(1), backend="native"))
+
+
+def test_stores_where_the_compiler_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`auto`: a warning, and torch computes and stands in the attributes. `native`: one error, and no store."""
+    pytest.importorskip("google_crc32c")
+    x, path = close_rows(), tmp_path / "k.zarr"
+    failing(monkeypatch, 0)
+    with pytest.raises(ns.UnsupportedError, match=r"NT702 .*does not compile the kernel: no more"):
+        ns.compile(mlp(1), backend="native").gram(x, store=path)
+    assert not path.exists()
+    with pytest.warns(ns.NetsorWarning, match=r"does not compile the kernel: no more: torch computes all blocks"):
+        found = ns.compile(mlp(1)).gram(x, store=path, tile=4)
+    assert '"backend": "torch"' in (path / "zarr.json").read_text()
+    np.testing.assert_array_equal(
+        np.asarray(found.ntk), np.asarray(ns.compile(mlp(1), backend="torch").gram(x, store=path, tile=4).ntk)
+    )

@@ -17,11 +17,12 @@ import netsor as ns
 from netsor import programs
 from netsor.cli.app import main
 from netsor.compilers.derive.outputs import Key
+from netsor.compilers.native import compiler
 from netsor.compilers.store import cluster as engine
 from netsor.compilers.store.files import Store
 from netsor.compilers.store.task import Hands
 
-pytest.importorskip("zarr")
+pytest.importorskip("google_crc32c")
 distributed = pytest.importorskip("distributed")
 X = np.random.default_rng(0).normal(size=(60, 5))
 TILE = 4  # 120 blocks of X
@@ -177,7 +178,7 @@ def local(path: Path, client: Any, **options: Any) -> Any:
 def test_a_worker_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(1, 100))
     monkeypatch.setattr(engine, "versions", lambda: {"netsor": f"0.{next(numbers)}"})
-    with pytest.raises(ns.InputError, match=r"NT641 a worker has other versions .*netsor is 0\.1 there and 0\.2 here"):
+    with pytest.raises(ns.InputError, match=r"NT641 on a worker: other versions .*netsor is 0\.1 there and 0\.2 here"):
         local(tmp_path / "k.zarr", Client({}))
 
 
@@ -193,6 +194,23 @@ def test_a_worker_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(engine, "computed", broken)
     with pytest.raises(ns.InputError, match=r"NT641 a block of .* failed on its worker: ModuleNotFoundError"):
+        local(tmp_path / "k.zarr", Client({}))
+
+
+@pytest.mark.skipif(compiler.current() is None, reason="there is no C compiler")
+def test_a_worker_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch, which rounds otherwise, does not take the place of the native blocks of the others."""
+    plain = engine.computed
+
+    def there(*args: Any) -> Any:
+        with monkeypatch.context() as patched:
+            patched.setenv("CC", "no-such-compiler")
+            return plain(*args)
+
+    monkeypatch.setattr(engine, "computed", there)
+    with pytest.raises(
+        ns.UnsupportedError, match=r"NT702 on a worker: backend=\"native\" needs a C compiler: 'no-such"
+    ):
         local(tmp_path / "k.zarr", Client({}))
 
 

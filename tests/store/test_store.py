@@ -377,9 +377,49 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     for name in ("x.zarr", "other.zarr", "."):
         with pytest.raises(ns.InputError, match=r"NT641 .* is not a store of kernels"):
             kernel().gram(X, store=tmp_path / name)
-    with pytest.raises(ns.InputError, match=r"NT641 .*k\.zarr cannot be written: Not a directory"):
+    with pytest.raises(ns.InputError, match=r"NT641 .*k\.zarr cannot be written: there is no folder"):
         kernel().gram(X, store=tmp_path / "x.zarr" / "k.zarr")
     assert (tmp_path / "x.zarr").read_text() == "text"
+
+
+def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the home, through links, with spaces; and a store is read from wherever the process has gone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for folder in ("home", "a b", "elsewhere"):
+        Path(folder).mkdir()
+    Path("link.zarr").symlink_to("a b/k k.zarr")
+    calls: list[tuple[str | Path, str]] = [
+        ("~/k.zarr", "home/k.zarr"), ("link.zarr", "a b/k k.zarr"), (Path("a b/s.zarr/"), "a b/s.zarr"),
+    ]  # fmt: skip
+    for said, place in calls:
+        for _ in range(2):
+            filled(kernel(), X, store=said, tile=20, force=True)
+            assert {f.name for f in Path(place).parent.glob("*.zarr*")} <= {"k.zarr", "k k.zarr", "s.zarr"}
+        assert Path(place, "zarr.json").is_file() and ns.open_gram(said).missing == []
+    assert Path("link.zarr").is_symlink() and not Path("~").exists()
+    found = filled(kernel(), X, store="k.zarr", tile=20)
+    wanted = np.asarray(found.ntk)
+    monkeypatch.chdir("elsewhere")
+    np.testing.assert_array_equal(found.ntk, wanted)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(found)).ntk, wanted)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (3, "NT640 a store is the path of a folder, got 3"),
+        ("", "NT640 a store is the path of a folder, got ''"),
+        ("s3://bucket/k.zarr", "NT640 a store is the path of a folder, got 's3:"),
+        ("nowhere/k.zarr", "NT641 nowhere/k.zarr cannot be written: there is no folder nowhere"),
+        ("k" * 300, "NT641 k+ cannot be read: File name too long"),
+    ],
+)
+def test_no_paths(path: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ns.InputError, match=message) as said:
+        kernel().gram(X, store=path)
+    assert "are kept" not in str(said.value) and not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_read_only(copied: Path, tmp_path: Path) -> None:
@@ -586,7 +626,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     before = chunks(Path("K.zarr"))
     assert main(command) == 2
     assert "K.zarr exists already" in capsys.readouterr().err
-    assert main([*command, "--resume"]) == 0
+    assert main([*command, "--resume"]) == main([*command[:-1], "K.zarr/", "--resume"]) == 0
     assert chunks(Path("K.zarr")) == before
     assert main([*command, "--resume", "--get", "ntk"]) == 2
     assert "get is nngp,ntk there and ntk here" in capsys.readouterr().err

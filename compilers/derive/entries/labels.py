@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import sympy as sp
 
 from netsor import ir
-from netsor.indexing import Read, index_map
+from netsor.indexing import IndexMap, Read, index_map
 
 LONGEST = 18
 
@@ -37,19 +38,45 @@ def of_expression(expr: sp.Expr) -> str:
     return re.sub(r"\W+", "_", str(expr).replace("'", "_prime")).strip("_")
 
 
+# ---------------------------------------------------------------- index forms
+
+
+class Words(NamedTuple):
+    """How an index form reads an axis, in names (`h1_window`, `h1_prev`) and in LaTeX, with words to be put in."""
+
+    name: str
+    latex: str
+
+
+AT = Words("{place}", r"{axis}\to {place}")
+PUT = Words("{place}", "{axis}={place}")
+RENAMED = Words("{at}", r"{axis}\to {at}")
+TAP = Words("window", "{axis}+{tap}")
+UNTAP = Words("unwindow", "{axis}-{tap}")
+BEFORE = Words("prev", "{axis}-{by}")
+AFTER = Words("next", "{axis}+{by}")
+PLACES = {0: Words("first", "0"), -1: Words("last", r"\mathrm{last}")}
+
+
+def reading(r: Read, m: IndexMap) -> Words:
+    if r.at is None:
+        return PUT if m.transposed else AT
+    if m.tap is not None:
+        return UNTAP if m.transposed else TAP
+    return RENAMED if r.is_identity else BEFORE if r.offsets[0] < 0 else AFTER
+
+
+def place(index: int) -> Words:
+    """A position, counted from the end where it is negative."""
+    return PLACES.get(index, Words(f"at_{index}".replace("-", "minus_"), str(index)))
+
+
 def of_index_form(line: ir.IndexForm, of: str) -> str:
     m = index_map(line)
     if m.tap is not None:
-        return f"{of}_{'unwindow' if m.transposed else 'window'}"
-    return "_".join([of, *(["in"] if m.transposed else []), *map(_read, m.reads)])
+        return f"{of}_{(UNTAP if m.transposed else TAP).name}"
+    return "_".join([of, *(["in"] if m.transposed else []), *(_name(r, m) for r in m.reads)])
 
 
-def _read(r: Read) -> str:
-    (offset,) = r.offsets
-    if r.at is None:
-        return _place(offset)
-    return r.at.name if r.is_identity else "prev" if offset < 0 else "next"
-
-
-def _place(index: int) -> str:
-    return {0: "first", -1: "last"}.get(index, f"at_{index}".replace("-", "minus_"))
+def _name(r: Read, m: IndexMap) -> str:
+    return reading(r, m).name.format(place=place(r.offsets[0]).name, at="" if r.at is None else r.at.name)

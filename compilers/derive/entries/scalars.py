@@ -1,4 +1,4 @@
-"""Functions of scalars as values: numbers are put in, products and sums are kept open."""
+"""Scalars and their functions as values: numbers are put in, products and sums are kept open."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import sympy as sp
 
 from netsor import ir
 from netsor.compilers.derive.entries.arithmetic import add, mul, size_value
-from netsor.compilers.derive.entries.indices import Sym
-from netsor.compilers.derive.entries.values import Fn, Num, Value
+from netsor.compilers.derive.entries.indices import Copy, Index, Sym
+from netsor.compilers.derive.entries.values import Fn, Given, Num, Numbers, Position, Value
 from netsor.errors import UnsupportedError
+from netsor.functions import exact
 
 
 def inverse_size(sym: Sym) -> Value:
@@ -16,6 +17,13 @@ def inverse_size(sym: Sym) -> Value:
     if isinstance(size, Num):
         return Num(1 / size.value)
     return Fn(1 / ir.param(0), (size,))
+
+
+def stated(name: str, limit: object, at: tuple[Index, ...]) -> Value:
+    """What the program says of a scalar: its limit, an array of these over the indices, or the index itself."""
+    if limit == "position":
+        return Given(Position(), Copy.NONE, at)
+    return Given(Numbers(name, limit), Copy.NONE, at) if isinstance(limit, tuple) else Num(exact(limit))
 
 
 def scalar_function(expr: sp.Expr, names: list[sp.Symbol], args: list[Value]) -> Value:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 NEAR = {torch.float32: 1e-3, torch.float64: 1e-5}  # 1 − |r| below this is near
+TOLD = 1e-8  # the same in float64 where the digits of float32 are enough
 POINTS = {torch.float32: 8, torch.float64: 19}  # Chebyshev points of P; one fewer for Q
 INNER = {torch.float32: 6, torch.float64: 15}  # of R
 

@@ -54,12 +54,14 @@ def sampling(tol: float | None = None, samples: int | None = None, seed: int = 0
 
 
 def joint(
-    f: Function, cov: Sequence[Any], means: Sequence[Any], kinked: Sequence[int] | None = (), *params: Any
-) -> Tensor:
+    f: Function, cov: Sequence[Any], means: Sequence[Any], kinked: Sequence[int] | None = (), *params: Any,
+    bounded: bool = True,
+) -> Tensor:  # fmt: skip
     """E F, elementwise over the common shape of the covariances.
 
     `cov` is the upper triangle, row by row; a mean None is zero; `kinked` are the variables at whose zeros F has
-    kinks, None when it has kinks elsewhere; `params` are passed behind the variables.
+    kinks, None when it has kinks elsewhere; `params` are passed behind the variables. With `bounded` False F may be
+    unbounded near points: it is sampled, and a warning (NT704) says where its largest values decide the mean.
     """
     k = len(means)
     given = [torch.as_tensor(c) for c in (*cov, *(m for m in means if m is not None), *params)]
@@ -76,7 +78,12 @@ def joint(
     centre = None if all(m is None for m in means) else torch.stack([_mean(m, triangle[0], flat) for m in means], -1)
     bound = 0.0 if lost <= ROUNDING else lost if kinked == () else math.sqrt(lost)
     with record() as log:
-        out = _integrate(f, factor, centre, None if kinked is None else tuple(kinked), [flat(c) for c in params])
+        numbers = [flat(c) for c in params]
+        if bounded or not used:
+            out = _integrate(f, factor, centre, None if kinked is None else tuple(kinked), numbers)
+        else:
+            out = _sampled(f, factor, centre, numbers)
+            _watch(f, factor, centre, numbers)
     for method, error in log:
         report(method, error + bound)
     return out.reshape(shape).to(dtype)
@@ -232,6 +239,20 @@ def _sampled(f: Function, factor: Tensor, centre: Tensor | None, params: list[Te
         value, error = _scrambles(f, factor, centre, params, count, options.seed)
     report("sampled", 3 * error)
     return value
+
+
+def _watch(f: Function, factor: Tensor, centre: Tensor | None, params: list[Tensor]) -> None:
+    """Warn (NT704) where the values of F have a tail so heavy that its standard error is no bound."""
+    from netsor.compilers.sampler.normals import Normals
+    from netsor.compilers.sampler.tails import DRAWS, tail_index, warn_of_tail
+
+    options = _sampling.get() or Sampling()
+    nodes = Normals(DRAWS, factor.shape[-1], options.seed, SCRAMBLES, factor.device).draw(factor.shape[-1]).T
+
+    def call(s: slice) -> Tensor:
+        return tail_index(_apply(f, factor[s], _part(centre, s), nodes, [c[s] for c in params]).detach())
+
+    warn_of_tail("an expectation of several variables", float(_chunked(call, factor.shape[0], DRAWS).amin()), 1)
 
 
 def _scrambles(

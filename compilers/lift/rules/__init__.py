@@ -9,6 +9,7 @@ from netsor.compilers.lift.rules import (
     randomness,
     recurrent,
     reduce,
+    several,
 )
 from netsor.compilers.lift.rules.dimensions import joins, parts, shapes
 from netsor.compilers.lift.rules.positions import convolution, pools, transposed
@@ -16,5 +17,5 @@ from netsor.compilers.lift.rules.table import RULES, near
 
 __all__ = [
     "RULES", "attention", "contract", "convolution", "einsum", "elementwise", "joins", "near", "normalisation",
-    "parts", "pools", "randomness", "recurrent", "reduce", "shapes", "transposed",
+    "parts", "pools", "randomness", "recurrent", "reduce", "several", "shapes", "transposed",
 ]  # fmt: skip

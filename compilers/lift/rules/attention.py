@@ -89,11 +89,18 @@ def _masked_fill(L: Lifter, x: Any, mask: Any, value: Any) -> Value:
     return masked(L, v, factors)
 
 
+def _plain(x: Any) -> Any:
+    """The number of a constant of one."""
+    return float(x.values[0]) if isinstance(x, Constant) and all(s == (1, 1) for s in x.sizes) else x
+
+
 @rule("where")
 def _where(L: Lifter, mask: Any, x: Any, y: Any) -> Any:
     """m x + (1 − m) y."""
-    if isinstance(y, int | float) and y < -1e4:
-        return masked(L, L.value(x), kept(L, mask, True))
+    x, y = (_plain(v) for v in (x, y))
+    for value, other, true_is_kept in ((x, y, True), (y, x, False)):
+        if isinstance(other, int | float) and other < -1e4:
+            return masked(L, L.value(value), kept(L, mask, true_is_kept))
     parts = []
     for value, factors in ((x, kept(L, mask, True)), (y, kept(L, mask, False))):
         if isinstance(value, int | float) and value == 0:

@@ -143,6 +143,9 @@ def _clamp(L: Lifter, x: Any, low: Any = None, high: Any = None) -> Value:
         below = y if low is None else fn.relu(y - L.number(low)[0]) + L.number(low)[0]
         return below if high is None else below - fn.relu(y - L.number(high)[0])
 
+    v = L.value(x)
+    if low is not None and high is None and v.power > 0 and not v.only("wide"):
+        return dataclasses.replace(v, expr=fn.relu(as_expr(L.program, v)))  # n^k max(y, low/n^k), as of norms
     if low is None and high is not None:
         return applied(L, x, lambda y: y - fn.relu(y - L.number(high)[0]))
     return applied(L, x, f)
@@ -199,7 +202,7 @@ def is_number(x: Any) -> bool:
 
 
 @rule("mul")
-def _mul(L: Lifter, a: Any, b: Any) -> Any:
+def multiplied(L: Lifter, a: Any, b: Any) -> Any:
     if is_number(b):
         return times(L, a, b)
     if is_number(a):
@@ -213,18 +216,18 @@ def _div(L: Lifter, a: Any, b: Any, rounding_mode: Any = None) -> Any:
     if rounding_mode is not None:
         raise L.no_rule("a rounded quotient")
     if isinstance(b, Data):
-        return _mul(L, a, Data(b.step, "reciprocal"))
+        return multiplied(L, a, Data(b.step, "reciprocal"))
     if isinstance(b, Constant) and not is_number(b):
-        return _mul(L, a, Constant(b.sizes, tuple(1 / torch.as_tensor(v).double() for v in b.values)))  # type: ignore[arg-type]
+        return multiplied(L, a, Constant(b.sizes, tuple(1 / torch.as_tensor(v).double() for v in b.values)))  # type: ignore[arg-type]
     if not is_number(b):
         d = scalar(L, b)
-        return _mul(L, a, Value(d.dims, 1 / as_expr(L.program, d), -d.power))
+        return multiplied(L, a, Value(d.dims, 1 / as_expr(L.program, d), -d.power))
     c, k = L.number(b)
     return scaled(L, a, 1 / c, -k)
 
 
 @rule("add")
-def _add(L: Lifter, a: Any, b: Any, *, alpha: Any = 1) -> Any:
+def added(L: Lifter, a: Any, b: Any, *, alpha: Any = 1) -> Any:
     for mask, scores in ((b, a), (a, b)):
         if is_infinite(mask) and isinstance(scores, Value) and alpha == 1:
             return masked(L, scores, kept(L, mask, True))
@@ -274,4 +277,4 @@ def is_zero(v: Value) -> bool:
     return not hasattr(v.expr, "program") and v.expr == 0
 
 
-__all__ = ["applied", "combined", "is_number", "times"]
+__all__ = ["added", "applied", "combined", "is_number", "is_zero", "multiplied", "times"]

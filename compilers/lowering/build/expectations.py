@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import sympy as sp
 
 from netsor import ir
+from netsor.checker.regularity.moments import Moments, moments
 from netsor.compilers.derive.entries.functions_of import of_one, of_two, variable
 from netsor.compilers.derive.entries.indices import Sym
 from netsor.compilers.derive.entries.values import SECOND_MOMENT, Access, Expect, Law, Num, Radial, Value
@@ -58,7 +60,36 @@ def _joint(scope: Scope, v: Expect, order: Sequence[Sym], emit: Emit) -> Operand
     covariances, means = _law(scope, v.law.triangle, v.law.means, order, emit)
     params = tuple(emit(scope, c, order) for c in v.params)
     layout = scope.broadcast(*covariances, *means, *params)
-    return scope.code.make(do.ExpectJ, layout, v.f, table, covariances, means, _joint_kinks(v.f, variables), params)
+    kinks, bounded = _joint_kinks(v.f, variables), _refused(v.f, variables).bounded
+    return scope.code.make(do.ExpectJ, layout, v.f, table, covariances, means, kinks, bounded, params)
+
+
+def _refused(f: sp.Expr, variables: tuple[sp.Symbol, ...]) -> Moments:
+    """The poles of F. InputError (NT303) where E|F| is infinite, also where two variables become one.
+
+    F is a product over sets of variables; two factors of one form are the two sides of a kernel and meet on its
+    diagonal, where E|F| is the second moment of each.
+    """
+    known = moments(f, variables)
+    if known.bounded and known.missing is None:
+        return known
+    known.refuse(f, 1)
+    parts = [(part, tuple(s for s in variables if s in part.free_symbols)) for part in _apart(f, variables)]
+    for (one, mine), (other, theirs) in itertools.combinations(parts, 2):
+        if any(other.xreplace(dict(zip(p, mine, strict=False))) == one for p in itertools.permutations(theirs)):
+            moments(one, mine).refuse(one, 2)
+    return known
+
+
+def _apart(f: sp.Expr, variables: tuple[sp.Symbol, ...]) -> list[sp.Expr]:
+    """f as a product of factors without variables in common."""
+    groups: list[tuple[sp.Expr, set[sp.Basic]]] = []
+    for factor in sp.Mul.make_args(f):
+        own = factor.free_symbols & set(variables)
+        linked = [g for g in groups if g[1] & own]
+        groups = [g for g in groups if g not in linked]
+        groups.append((sp.Mul(factor, *(g[0] for g in linked)), own.union(*(g[1] for g in linked))))
+    return [part for part, own in groups if own]
 
 
 def radial(scope: Scope, v: Radial, order: Sequence[Sym], emit: Emit) -> Operand:

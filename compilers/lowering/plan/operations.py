@@ -94,13 +94,14 @@ class Expect2(Making):
 
 @dataclass(frozen=True)
 class ExpectJ(Making):
-    """E F(z0, z1, …; c0, c1, …): the upper triangle of the covariance, row by row; `kinks` as `joint` takes them."""
+    """E F(z0, z1, …; c0, c1, …): the covariance's upper triangle by rows; `kinks` and `bounded` as in `joint`."""
 
     f: sp.Expr
     symbols: tuple[sp.Symbol, ...]
     covariances: tuple[Operand, ...]
     means: tuple[Operand | None, ...]
     kinks: tuple[int, ...] | None
+    bounded: bool
     params: tuple[Operand, ...]
 
 

@@ -118,7 +118,8 @@ def _two(names: Names, s: plan.Expect2) -> Text:
 def _joint(names: Names, s: plan.ExpectJ) -> Text:
     function = names.functions.pointwise(s.f, s.symbols, False)
     given = names.tuple(s.covariances), names.tuple(s.means), repr(s.kinks)
-    return call("rt.joint", function, *given, *names.all(s.params))
+    flags = [] if s.bounded else ["bounded=False"]
+    return call("rt.joint", function, *given, *names.all(s.params), *flags)
 
 
 def _radial(names: Names, s: plan.Radial) -> Text:

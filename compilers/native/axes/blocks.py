@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from netsor.compilers.budget.plan import blocks
+from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
-from netsor.compilers.expectation.blocks.fused import NEAR
+from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
 from netsor.compilers.expectation.report import record, report
 from netsor.compilers.expectation.series import hermite
-from netsor.compilers.native.axes.library import Library
+from netsor.compilers.native.axes.library import Library, Source
 from netsor.compilers.native.axes.printing.reader import PLAIN
-from netsor.compilers.native.axes.series import Coefficients, Table, Tables, tables
+from netsor.compilers.native.axes.series import Sum, sums
 from netsor.compilers.native.axes.sides import Shapes, Sides
-from netsor.compilers.native.columns import Column, evaluate
+from netsor.compilers.native.columns import Column, Reach, evaluate
+from netsor.compilers.native.compiler import loads
 from netsor.compilers.native.expectations import Missing
-from netsor.errors import UnsupportedError
 
 DEGREES = hermite.DEGREES
 PROBED = 24  # inputs of a side that show how many coefficients are enough
@@ -34,12 +35,15 @@ Quantities = Callable[[int, Column, int], Tensor]  # of the first (0) or second 
 
 
 class Tiles:
-    """The blocks of one kernel; `make` gives the library for a dtype and shapes."""
+    """The blocks of one kernel; `make` gives the library for a dtype and shapes. `needed`: torch takes no band where
+    the compiler fails.
+    """
 
     def __init__(
-        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None
-    ) -> None:
-        self.sides, self.make, self._threads = sides, make, threads
+        self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None,
+        needed: bool = False,
+    ) -> None:  # fmt: skip
+        self.sides, self.make, self._threads, self.needed = sides, make, threads, needed
         self._libraries: dict[tuple[torch.dtype, Shapes], Library | str] = {}
 
     @property
@@ -49,8 +53,13 @@ class Tiles:
 
     def obstacle(self) -> str | None:
         """What keeps the kernel, whatever the sizes of its inputs, from having tiles."""
-        found = [self._at_size(size) for size in FEW]
-        return None if any(isinstance(library, Library) for library in found) else str(found[-1])
+        why = ""
+        for size in FEW:
+            found = self._at_size(size)
+            if isinstance(found, Library):
+                return None
+            why = found
+        return why
 
     def _at_size(self, size: int) -> Library | str:
         """The library of inputs all of whose axes have this size."""
@@ -96,9 +105,7 @@ class Tiles:
         library = self.library(a.data.dtype, self.sides.shapes(a, b))
         if isinstance(library, str):
             return None
-        try:
-            library.load()
-        except UnsupportedError:  # the compiler has failed since it made that of the usual sizes
+        if not loads(library, self.needed):  # the compiler has failed since it made that of the usual sizes
             return None
         quantities = self._quantities(a, b)
         first = self._degree(library, quantities, band)
@@ -123,12 +130,33 @@ class Tiles:
             report("closed form", 0.0)
         return Near(*torch.cat(near).unbind(1))
 
-    def entries(self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor) -> None:
-        """None: single pairs of inputs with axes are left to the module."""
+    def entries(
+        self, a: Any, b: Any, rows: Tensor, cols: Tensor, twice: Tensor
+    ) -> tuple[dict[Key, Tensor], Tensor] | None:
+        """The kernels of pairs (rows[k], cols[k]) of two batches in float64, to the digits of float32, and which are
+        near |ρ| = 1 even so.
+
+        None when torch has to take them.
+        """
+        library = self.library(torch.float64, self.sides.shapes(a, b))
+        if isinstance(library, str) or not library.results or library.series:
+            return None
+        if not loads(library.single, self.needed):  # the compiler has failed since it made the other one
+            return None
+        out = [torch.empty((len(rows), *own), dtype=library.dtype) for own in library.shapes]
+        near = torch.zeros(len(rows), dtype=torch.bool)
+        pairs = rows.contiguous(), cols.contiguous(), twice.contiguous()
+        one, two, plain = _read(library.single, self._quantities(a, b), slice(None), slice(None), [])
+        library.entries(one, two, plain, out, near, pairs, 1 - TOLD, self.threads)
+        return dict(zip(library.results, out, strict=True)), near
+
+    @property
+    def threads(self) -> int:
+        return torch.get_num_threads() if self._threads is None else self._threads
 
     def _side(self, library: Library, degree: int) -> int:
         """Inputs of a side of a block, whose coefficients are held."""
-        numbers = sum(size for of in library.columns.values() for c, size in of if isinstance(c, Coefficients))
+        numbers = sum(library.tiles.coefficients.values())
         return max(1, min(SIDE, HELD // max(1, numbers * (degree + 1) * library.dtype.itemsize)))
 
     def _degree(self, library: Library, quantities: Quantities, band: Band) -> int:
@@ -142,44 +170,39 @@ class Tiles:
                 break
         return DEGREES[counts.index(min(counts))] if counts else DEGREES[-1]
 
-    def _series(
-        self, library: Library, quantities: Quantities, rows: slice, cols: slice, same: bool, degree: int
-    ) -> Tables:  # fmt: skip
-        sizes = {(c.which, c.number): size for of in library.columns.values() for c, size in of
-                 if isinstance(c, Table)}  # fmt: skip
-
-        def variance(which: int, number: int, column: Column) -> Tensor:
-            return quantities(number, column, sizes[which, number])[(rows, cols)[number]]
-
-        found = tables(library.series, variance, same, degree, library.dtype)
-        for terms in found.terms:
-            report("hermite", terms.error)
-        return found
-
     def _block(
         self, library: Library, quantities: Quantities, rows: slice, cols: slice, same: bool, degree: int
     ) -> _Block:  # fmt: skip
         """The kernels of some pairs; `same`: of inputs with themselves, those above the diagonal."""
-        series = self._series(library, quantities, rows, cols, same, degree)
+        sizes = {(which, min(copy, 2) - 1): size for (which, copy), size in library.tiles.coefficients.items()}
 
-        def read(side: int, some: slice, copy: int) -> list[Tensor]:
-            return [
-                series.tables[column] if isinstance(column, Table) else quantities(side, column, size)[some]
-                for column, size in library.columns[copy]
-            ]
+        def variance(which: int, side: int, column: Column) -> Tensor:
+            return quantities(side, column, sizes[which, side])[(rows, cols)[side]]
 
-        one, two, plain = read(0, rows, 1), read(1, cols, 2), read(1, cols, PLAIN)
+        series = sums(library.series, variance, same, degree, library.dtype)
+        for s in series:
+            report("hermite", s.terms.error)
         shape = rows.stop - rows.start, cols.stop - cols.start
-        # of blocks on the diagonal the fewest rows meet the first vector
-        pad = -shape[1] % library.lanes if same and library.torus is None else 0
         out = [torch.empty((*shape, *own), dtype=library.dtype) for own in library.shapes]
-        near = torch.empty(shape, dtype=torch.bool)
-        threads = torch.get_num_threads() if self._threads is None else self._threads
-        columns = [library.packed(t, pad) for t in two]
-        given = series.structures()
+        near = torch.zeros(shape, dtype=torch.bool)
+        one, two, plain = _read(library.tiles, quantities, rows, cols, series)
         diagonal, bound = 0 if same else -1, 1 - NEAR[library.dtype]
-        library(one, columns, plain, given, out, near, pad, diagonal, same, bound, threads)
+        library(one, two, plain, series, out, near, diagonal, same, bound, self.threads)
         return _Block(out, near)
+
+
+def _read(
+    source: Source, quantities: Quantities, rows: slice, cols: slice, series: Sequence[Sum]
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:  # fmt: skip
+    """What the tiles read of some inputs, `[inputs, elements]`: of the first, and twice of the second ones."""
+
+    def read(side: int, some: slice, copy: int) -> list[Tensor]:
+        return [
+            series[column.which].reach[side] if isinstance(column, Reach) else quantities(side, column, size)[some]
+            for column, size in source.columns[copy]
+        ]
+
+    return read(0, rows, 1), read(1, cols, 2), read(1, cols, PLAIN)
 
 
 class _Block(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,7 @@ from netsor.compilers.expectation.blocks.mehler import TARGET
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS, ratio
 from netsor.compilers.expectation.series import hermite
+from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.columns import Column
 from netsor.compilers.native.expectations import Series
 from netsor.compilers.native.tables import Terms, terms
@@ -27,51 +28,31 @@ STEPS = 256  # of |r| for which it is known how many terms are enough
 AT_ONCE = 1 << 25  # bytes of coefficients that are computed together
 
 
-@dataclass(frozen=True)
-class Coefficients:
-    """Of a series, for its first (0) or its second function (1)."""
-
-    which: int
-    number: int
-
-
-@dataclass(frozen=True)
-class Reach:
-    """Of the coefficients of an element, w: those of two serve |r| ≤ 1/ww′."""
-
-    which: int
-    number: int
-
-
-Table = Coefficients | Reach
-
-
 class SeriesOfBlock(ctypes.Structure):
     """`Series` of the C text."""
 
     _fields_ = [
-        ("count", ctypes.c_long),
-        ("first", ctypes.c_long),
-        ("step", ctypes.c_long),
-        ("need", ctypes.c_void_p),
-    ]
+        ("one", ctypes.c_void_p), ("two", ctypes.c_void_p), ("plain", ctypes.c_void_p), ("count", ctypes.c_long),
+        ("first", ctypes.c_long), ("step", ctypes.c_long), ("need", ctypes.c_void_p),
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Tables:
-    """The series of one block: coefficients `[inputs, elements·count]` of both functions, how far they reach, and the
-    terms they have.
-    """
+class Sum:
+    """A series of a block: the terms, coefficients `[inputs, elements·count]` of both functions, how far they reach."""
 
-    tables: dict[Table, Tensor]
-    terms: tuple[Terms, ...]
-    needs: tuple[Tensor, ...]
+    terms: Terms
+    one: Tensor
+    two: Tensor
+    reach: tuple[Tensor, Tensor]
+    need: Tensor
 
-    def structures(self) -> list[SeriesOfBlock]:
-        return [
-            SeriesOfBlock(padded(t.count), t.first, t.step, need.data_ptr())
-            for t, need in zip(self.terms, self.needs, strict=True)
-        ]  # fmt: skip
+    def structure(self, vectors: Tensor) -> SeriesOfBlock:
+        """`vectors` are the second coefficients as the tiles read them."""
+        one, two, plain = (t.data_ptr() for t in (self.one, vectors, self.two))
+        return SeriesOfBlock(
+            one, two, plain, padded(self.terms.count), self.terms.first, self.terms.step, self.need.data_ptr()
+        )
 
 
 def padded(count: int) -> int:
@@ -81,7 +62,7 @@ def padded(count: int) -> int:
 Variance = Callable[[int, int, Column], Tensor]  # of a series, of its first (0) or second inputs: `[inputs, elements]`
 
 
-def tables(series: Sequence[Series], variance: Variance, same: bool, degree: int, dtype: torch.dtype) -> Tables:
+def sums(series: Sequence[Series], variance: Variance, same: bool, degree: int, dtype: torch.dtype) -> list[Sum]:
     """The series of a block; `same`: both its sides are the same inputs."""
     known: dict[tuple[Fn, Column, int, int], hermite.Coefficients] = {}
 
@@ -92,16 +73,14 @@ def tables(series: Sequence[Series], variance: Variance, same: bool, degree: int
             known[key] = _expanded(f, k.double().clamp(min=0), degree)
         return known[key]
 
-    found: dict[Table, Tensor] = {}
-    every = []
+    out = []
     for which, s in enumerate(series):
         left, right = coefficients(which, s.f, s.k11, 0), coefficients(which, s.g, s.k22, 1)
         made = terms(left, right, dtype)
-        every.append(made)
-        for number, c in enumerate((left, right)):
-            found[Coefficients(which, number)] = _in_order(c.a, made, dtype)
-            found[Reach(which, number)] = _reach(c, made, dtype)
-    return Tables(found, tuple(every), tuple(_needs(t) for t in every))
+        one, two = (_in_order(c.a, made, dtype) for c in (left, right))
+        reach = _reach(left, made, dtype), _reach(right, made, dtype)
+        out.append(Sum(made, one, two, reach, _needs(made)))
+    return out
 
 
 def _expanded(f: Fn, k: Tensor, degree: int) -> hermite.Coefficients:
@@ -141,21 +120,31 @@ def _needs(of: Terms) -> Tensor:
     return (-(-count // CHAINS) * CHAINS).to(torch.int32).contiguous()
 
 
-# ---------------------------------------------------------------- C
+# ---------------------------------------------------------------- as tiles read them
 
 
-def series_text(kinds: Mapping[tuple[bool, ...], str]) -> Iterator[str]:
-    """A function for each way in which the coefficients of both inputs stand: as vectors, or one for all lanes."""
-    for (one, two), name in kinds.items():
-        a, b = (f"*(const V *)({x} + (k + %d) * ld{x})" if vectors else f"{x}[k + %d]"
-                for x, vectors in (("a", one), ("b", two)))  # fmt: skip
-        chains = " ".join(f"y{n} = y{n} * q4 + {a % n} * {b % n};" for n in range(CHAINS))
-        yield TEXT.replace("NAME", name).replace("SUM", chains).replace("STEPS", str(STEPS))
+def vectors(x: Tensor, of: Terms, lanes: int, pad: int, torus: Torus | None) -> Tensor:
+    """Coefficients `[m, elements·count]` of second inputs: vectors of inputs, `[⌈m/lanes⌉, elements·count, lanes]`,
+    with `pad` zeros in front, or rows of an image, twice each, `[m, rows, count, row]`.
+    """
+    m, size = x.shape
+    if torus is not None:
+        last, count = torus.sizes[-1], padded(of.count)
+        rows = x.reshape(m, -1, last, count).transpose(2, 3)
+        return torch.cat([rows] * (-(-torus.row // last)), 3)[..., : torus.row].contiguous()
+    out = x.new_zeros((-(-(pad + m) // lanes), lanes, size))
+    out.view(-1, size)[pad : pad + m] = x
+    return out.transpose(1, 2).contiguous()
+
+
+def _text(name: str, second: str) -> str:
+    chains = " ".join(f"y{n} = y{n} * q4 + a[k + {n}] * {second.format(n)};" for n in range(CHAINS))
+    return TEXT.replace("NAME", name).replace("SUM", chains).replace("STEPS", str(STEPS))
 
 
 TEXT = """\
 /* y = sum over k of a_k b_k x^k, k = first, first + step, ... */
-static inline void NAME(const Series *s, const T *a, long lda, const T *b, long ldb, const T *r, T *y)
+static inline void NAME(const Series *s, const T *a, const T *b, long ldb, const T *r, T *y)
 {
   V x = *(const V *)r, q = x, q2, q4, y0 = {0}, y1 = {0}, y2 = {0}, y3 = {0};
   T most[L];
@@ -170,3 +159,5 @@ static inline void NAME(const Series *s, const T *a, long lda, const T *b, long 
   *(V *)y = y0;
 }
 """
+# the second input in vectors, or, where all lanes are one pair, as numbers
+SERIES = _text("mehler", "*(const V *)(b + (k + {}) * ldb)") + _text("mehler_one", "b[k + {}]")

@@ -44,7 +44,9 @@ MODULES = (
         "Gaussian entries for uniform ones",
         "Sums over a width are Gaussian whatever the entries are. Entries of a first layer, an embedding or a "
         "bias are not summed over a width: the program has Gaussian ones of the same variance, and its "
-        "kernels are those of the module that starts so.",
+        "kernels are those of the module that starts so. A sum z of the module's entries times inputs x has the excess "
+        "kurtosis κ = −6/5 Σ x_i⁴/(Σ x_i²)² (a bias of the same variance is an input 1), so E f(z) differs by "
+        "κ/24·Var(z)²·E f⁗(z) to leading order: by a d-th part of what one entry gives, for d inputs of one size.",
         "nn.Linear(10, n) as torch initialises it",
         _LIMIT,
         "nn.init.normal_ of the variance in the message",

@@ -254,4 +254,13 @@ RULES = (
         "the layers pages",
         "scores q·k/n",
     ),
+    Code(
+        "NT704",
+        "a sampled number without a standard error",
+        "What is sampled is unbounded near a point. Its mean exists or may exist; its variance is infinite, or its"
+        " largest values decide the mean, so that the stated standard error may be far too small.",
+        "y := g * abs(h)^(-3/10)",
+        "the expectations page",
+        "add a positive constant to what may become zero",
+    ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice, product
 from typing import Any
 
 import mpmath as mp
@@ -13,9 +14,10 @@ import sympy as sp
 from netsor.functions import Head, undifferentiated, write_out
 from netsor.measure import written_size
 
-_DIGITS = 200
+DIGITS = 200
+DISTANCES = ("1e-8", "1e-16", "1e-32")  # from a point, of values that may grow beyond all bounds
 _MOST_NODES = 2_000  # of an expression that is evaluated in many digits
-_GENERIC = (0.7310585786, -1.2533141373, 0.4142135624, 1.6180339887, -0.5772156649, 0.9159655942)
+GENERIC = (0.7310585786, -1.2533141373, 0.4142135624, 1.6180339887, -0.5772156649, 0.9159655942)
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,6 @@ class Extreme:
     where: str
     value: str
     order: float  # log|e| grows like |x|^order; 0 at a singular point
-    pole: float = 0.0  # |e| grows like |x − x₀|^−pole at a singular point; 0 for a logarithm
 
     def __str__(self) -> str:
         return f"at {self.where} it is {self.value}"
@@ -41,7 +42,7 @@ class Curve:
 
     def at(self, point: Sequence[Any]) -> Any:
         """The value, None when it is no finite real number."""
-        with mp.workdps(_DIGITS):
+        with mp.workdps(DIGITS):
             try:
                 value = self.f(*point)
                 value = mp.mpf(value) if not isinstance(value, mp.mpc) else value
@@ -70,7 +71,7 @@ def lines_through(count: int) -> Iterator[tuple[int, list[Any]]]:
     """Each argument in turn, the others in general position, twice with opposite signs."""
     for i in range(count):
         for sign in (1, -1) if count > 1 else (1,):
-            yield i, [sign * mp.mpf(_GENERIC[j % len(_GENERIC)]) for j in range(count)]
+            yield i, [sign * mp.mpf(GENERIC[j % len(GENERIC)]) for j in range(count)]
 
 
 # ---------------------------------------------------------------- infinity
@@ -116,13 +117,13 @@ def _order(logs: Sequence[tuple[Any, Any]]) -> float:
 def special_points(e: sp.Expr, symbols: Sequence[sp.Symbol], i: int, point: Sequence[Any]) -> list[Any]:
     """Values of argument i at which a base, a logarithm's argument or a jump's argument vanishes, others fixed."""
     found: list[Any] = []
-    for inner in _vanishing(e):
+    for inner in vanishing(e):
         if symbols[i] in inner.free_symbols:
             found += [r for r in _roots(inner, symbols, i, point) if all(abs(r - f) > 1e-9 for f in found)]
     return found
 
 
-def _vanishing(e: sp.Expr) -> list[sp.Expr]:
+def vanishing(e: sp.Expr) -> list[sp.Expr]:
     """Expressions at whose zeros e may be singular or jump."""
     inner: list[sp.Expr] = []
     if written_size(e) > _MOST_NODES:
@@ -139,7 +140,7 @@ def _vanishing(e: sp.Expr) -> list[sp.Expr]:
         elif isinstance(a, Head) and a.spec.kinks:
             inner += [a.args[0] - sp.Rational(str(k)) for k in a.spec.kinks]
         elif isinstance(a, Head) and undifferentiated(a.spec).user and not a.spec.numeric:
-            inner += _vanishing(a.spec.definition(*a.args))
+            inner += vanishing(a.spec.definition(*a.args))
     stripped = [x.args[0] if isinstance(x, sp.Abs) else x for x in inner]
     return list(dict.fromkeys(stripped))
 
@@ -160,7 +161,7 @@ def _roots(inner: sp.Expr, symbols: Sequence[sp.Symbol], i: int, point: Sequence
 
 
 def _bisect(value: Callable[[Any], Any], a: Any, b: Any, u: Any) -> Any:
-    with mp.workdps(_DIGITS):
+    with mp.workdps(DIGITS):
         for _ in range(180):
             middle = (a + b) / 2
             v = value(middle)
@@ -173,41 +174,58 @@ def _bisect(value: Callable[[Any], Any], a: Any, b: Any, u: Any) -> Any:
 def at_points(e: sp.Expr, symbols: Sequence[sp.Symbol]) -> Extreme | None:
     """A point near which |e| is unbounded."""
     curve = Curve(e, symbols)
-    for i, point in lines_through(len(symbols)):
-        for root in special_points(e, symbols, i, point):
+    found = next((Extreme(where, value, 0.0) for where, value, _ in on_lines(curve)), None)
+    return found or (_at_origin(curve) if len(symbols) > 1 else None)
+
+
+def on_lines(curve: Curve) -> Iterator[tuple[str, str, float]]:
+    """Where something vanishes on lines in general position and |e| is unbounded: place, value, q of |e| ~ r^−q."""
+    for i, point in lines_through(len(curve.symbols)):
+        for root in special_points(curve.e, curve.symbols, i, point):
             for sign in (1, -1):
-                near = [_near(curve, i, point, root, sign, k) for k in (8, 16, 32)]
-                if all(v is not None for v in near) and near[2] > 1.4 * near[1] > 1.96 * near[0] > 0:
-                    where = f"{curve.symbols[i]} = {mp.nstr(root, 5)} {'+' if sign > 0 else '-'} 1e-32"
-                    pole = round(float(mp.log(near[2] / near[1], 10)) / 16, 3)
-                    return Extreme(where, mp.nstr(near[2], 3), 0.0, pole)
-    return _at_origin(curve) if len(symbols) > 1 else None
+                with mp.workdps(DIGITS):
+                    at = [[*point[:i], root + sign * mp.mpf(r), *point[i + 1 :]] for r in DISTANCES]
+                found = unbounded(curve, at)
+                if found is not None:
+                    yield f"{curve.symbols[i]} = {mp.nstr(root, 5)} {'+' if sign > 0 else '-'} 1e-32", *found
 
 
 def _at_origin(curve: Curve) -> Extreme | None:
     """|e| is unbounded where all arguments vanish together, along a direction in general position."""
     for _, direction in lines_through(len(curve.symbols)):
-        values = [curve.at([mp.mpf(10) ** -k * d for d in direction]) for k in (8, 16, 32)]
-        near = [abs(v) for v in values if v is not None]
-        if len(near) == 3 and near[2] > 1.4 * near[1] > 1.96 * near[0] > 0:
-            names = ", ".join(f"{s} = {mp.nstr(d * mp.mpf(10) ** -32, 3)}" for s, d in zip(
-                curve.symbols, direction, strict=True))  # fmt: skip
-            return Extreme(names, mp.nstr(near[2], 3), 0.0)
+        with mp.workdps(DIGITS):
+            at = [[mp.mpf(r) * d for d in direction] for r in DISTANCES]
+        found = unbounded(curve, at)
+        if found is not None:
+            return Extreme(named(curve, at[-1]), found[0], 0.0)
     return None
 
 
-def without_value(e: sp.Expr, symbol: sp.Symbol) -> float | None:
+def named(curve: Curve, point: Sequence[Any]) -> str:
+    """A point by its coordinates."""
+    return ", ".join(f"{s} = {mp.nstr(x, 3)}" for s, x in zip(curve.symbols, point, strict=True))
+
+
+def without_value(e: sp.Expr, symbols: Sequence[sp.Symbol]) -> str | None:
     """A point at which e has no finite real value while it has one at others, all in general position."""
-    curve = Curve(e, [symbol])
-    points = [sign * scale * abs(_GENERIC[0]) for scale in (1.0, 0.1, 3.0) for sign in (1, -1)]
-    missing = [x for x in points if curve.at([mp.mpf(x)]) is None]
-    return missing[0] if 0 < len(missing) < len(points) else None
+    curve, count = Curve(e, symbols), len(symbols)
+    points = [
+        [sign * scale * abs(GENERIC[(i + j) % len(GENERIC)]) for j, sign in enumerate(signs)]
+        for i, scale in enumerate((1.0, 0.1, 3.0)) for signs in islice(product((1, -1), repeat=count), 32)
+    ]  # fmt: skip
+    missing = [p for p in points if curve.at([mp.mpf(x) for x in p]) is None]
+    if not 0 < len(missing) < len(points):
+        return None
+    return ", ".join(f"{s} = {x:.3g}" for s, x in zip(symbols, missing[0], strict=True))
 
 
-def _near(curve: Curve, i: int, point: list[Any], root: Any, sign: int, k: int) -> Any:
-    with mp.workdps(_DIGITS):
-        value = curve.at([*point[:i], root + sign * mp.mpf(10) ** -k, *point[i + 1 :]])
-        return None if value is None else abs(value)
+def unbounded(curve: Curve, approach: Sequence[Sequence[Any]]) -> tuple[str, float] | None:
+    """The last value and q where |e| grows like r^−q along points at distances r of 1e-8, 1e-16, 1e-32; None else."""
+    values = [curve.at(p) for p in approach]
+    near = [abs(v) for v in values if v is not None]
+    if len(near) < 3 or not near[2] > 1.4 * near[1] > 1.96 * near[0] > 0:
+        return None
+    return mp.nstr(near[2], 3), round(float(mp.log(near[2] / near[1], 10)) / 16, 3)
 
 
 def jump(e: sp.Expr, symbols: Sequence[sp.Symbol]) -> str | None:
@@ -222,7 +240,7 @@ def jump(e: sp.Expr, symbols: Sequence[sp.Symbol]) -> str | None:
 
 def _sides_differ(curve: Curve, i: int, point: list[Any], root: Any) -> bool:
     """The one-sided limits exist and are different."""
-    with mp.workdps(_DIGITS):
+    with mp.workdps(DIGITS):
         limits = []
         for side in (1, -1):
             far, near = (curve.at([*point[:i], root + side * mp.mpf(10) ** -k, *point[i + 1 :]]) for k in (20, 40))

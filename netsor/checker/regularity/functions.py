@@ -12,13 +12,17 @@ import sympy as sp
 from netsor import ir
 from netsor.checker.independence.clauses import shown
 from netsor.checker.regularity.control import control, parameters
-from netsor.checker.regularity.growth import Growth, RangesKey, Regularity, growth, proven, regularity
+from netsor.checker.regularity.growth import (
+    Growth,
+    Regularity,
+    derivative_growth,
+    growth,
+    regularity,
+)
 from netsor.checker.regularity.intervals import Bound
-from netsor.checker.regularity.scalars import Limit, constants, limits, ranges
+from netsor.checker.regularity.scalars import Scalars, ranges_key
 from netsor.errors import Diagnostic
-from netsor.measure import MOST_NODES, written_size
 from netsor.run.work import GIVEN_UP, SpentError, Work
-from netsor.signs.collapse import Collapse
 
 Coordinatewise = ir.Nonlin | ir.Moment
 
@@ -34,56 +38,13 @@ class Summary:
     findings: list[Diagnostic] = field(default_factory=list)
 
 
-class _Scalars:
-    """Ranges and limits of the parameters of lines; limits are computed when first asked for."""
-
-    def __init__(self, lines: Sequence[ir.Line], data: Mapping[str, Any], work: Work) -> None:
-        self.lines, self.data = lines, data
-        self.work = work
-        self.ranges = ranges(lines, work)
-        self.constants = constants(lines)
-        self.given = {x.out: float(x.limit) for x in lines if isinstance(x, ir.InputScalar) and is_number(x)}
-        self.collapse = Collapse(lines, work)
-        self._limits: dict[ir.Var, Limit] | None = None
-
-    @property
-    def limits(self) -> dict[ir.Var, Limit]:
-        if self._limits is None:
-            self._limits = limits(self.lines, self.data, self.work)
-        return self._limits
-
-    def proven(self, e: sp.Expr, table: Mapping[sp.Symbol, Bound]) -> bool:
-        """Bounds show that e is polynomially bounded, its symbols in these ranges."""
-        key = _key(table, e)
-        return self.work.affords(min(written_size(e), MOST_NODES), ("bound", e, key)) and proven(e, key)
-
-    def table(self, line: Coordinatewise) -> dict[sp.Symbol, Bound]:
-        """Ranges of the parameters, and of those arguments that do not take all real values."""
-        found = {ir.param(j): self.ranges.get(c, Bound()) for j, c in enumerate(line.params)}
-        found |= {ir.arg(i): self.ranges.get(v, Bound()) for i, v in enumerate(line.args)}
-        return {s: b for s, b in found.items() if b != Bound() or s.name.startswith("c")}
-
-    def near_limit(self, line: Coordinatewise) -> tuple[dict[sp.Symbol, Bound], dict[sp.Symbol, float]]:
-        """Ranges narrowed to the limits that are known, and the limits."""
-        table, values = self.table(line), {}
-        for j, c in enumerate(line.params):
-            limit = self.limits.get(c)
-            if limit is None:
-                continue
-            near, whole = limit.near, table[ir.param(j)]
-            table[ir.param(j)] = Bound(max(near.low, whole.low), min(near.high, whole.high))
-            if limit.error == 0 and not c.dims:
-                values[ir.param(j)] = limit.value
-        return table, values
-
-
 def regular(
     lines: Sequence[ir.Line], own: int, forward: int, data: Mapping[str, Any], work: Work | None = None
 ) -> Summary:
     """All functions of a program; the first `own` lines are the user's, the first `forward` the forward pass."""
     summary = Summary()
     try:
-        scalars = _Scalars(lines, data, work or Work())
+        scalars = Scalars(lines, data, work or Work())
     except SpentError as spent:
         names = ("polynomially_bounded", "parameter_controlled", "differentiable")
         return Summary(None, None, None, dict.fromkeys(names, str(spent)))
@@ -101,10 +62,6 @@ def regular(
 def _all_controlled(lines: Sequence[ir.Line]) -> str:
     with_parameters = any(isinstance(x, ir.Nonlin | ir.Moment) and x.params for x in lines)
     return "every function is controlled in its scalars" if with_parameters else "no function takes a scalar"
-
-
-def _key(table: Mapping[sp.Symbol, Bound], e: sp.Expr) -> RangesKey:
-    return tuple(sorted(((c, b) for c, b in table.items() if c in e.free_symbols), key=lambda pair: pair[0].name))
 
 
 def _named(line: Coordinatewise, text: str) -> str:
@@ -134,7 +91,7 @@ def _note(summary: Summary, name: str, verdict: bool | None, reason: str) -> Non
 # ---------------------------------------------------------------- growth
 
 
-def _bounded(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewise, own: int) -> None:
+def _bounded(summary: Summary, scalars: Scalars, i: int, line: Coordinatewise, own: int) -> None:
     if not line.args:
         return
     found = _growth(scalars, line)
@@ -153,7 +110,7 @@ def _bounded(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewise, 
         summary.findings.append(_growth_finding(i, line, found, text))
 
 
-def _growth(scalars: _Scalars, line: Coordinatewise) -> Growth:
+def _growth(scalars: Scalars, line: Coordinatewise) -> Growth:
     """By bounds for all scalars, then for scalars near their limits, then for the function of G-vars that it is."""
     if scalars.proven(line.expr, scalars.table(line)):
         return Growth(True, "polynomially bounded")
@@ -166,7 +123,7 @@ def _growth(scalars: _Scalars, line: Coordinatewise) -> Growth:
 
 
 def _at_limit(
-    scalars: _Scalars, e: sp.Expr, table: Mapping[sp.Symbol, Bound], values: Mapping[sp.Symbol, float]
+    scalars: Scalars, e: sp.Expr, table: Mapping[sp.Symbol, Bound], values: Mapping[sp.Symbol, float]
 ) -> Growth:
     """A function of free arguments, its scalars at their limits."""
     if not all(c in values for c in parameters(e)):
@@ -178,15 +135,10 @@ def _at_limit(
     return growth(at, ranged, scalars.work)
 
 
-def is_number(line: ir.Line) -> bool:
-    """A scalar with a given limit."""
-    return isinstance(line, ir.InputScalar) and line.limit is not None and not line.out.dims
-
-
 _PASS = "it depends on the limits of its scalars: pass x="
 
 
-def _collapsed(scalars: _Scalars, line: Coordinatewise) -> Growth:
+def _collapsed(scalars: Scalars, line: Coordinatewise) -> Growth:
     """The function of G-vars and C-vars (B.9) that the line is."""
     collapse = scalars.collapse
     opened = {ir.arg(i): collapse.of(v) for i, v in enumerate(line.args)}
@@ -221,11 +173,11 @@ def _growth_finding(i: int, line: Coordinatewise, found: Growth, text: str) -> D
     return Diagnostic(code, severity, text, line.out.name, i, "polynomially bounded (Theorem A.6)", line.loc, hint)
 
 
-def _derivative(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewise) -> None:
+def _derivative(summary: Summary, scalars: Scalars, i: int, line: Coordinatewise) -> None:
     """Warnings about weak derivatives of forward functions."""
     if not line.args:
         return
-    found = regularity(line.expr, _key(scalars.table(line), line.expr), scalars.work)
+    found = regularity(line.expr, ranges_key(scalars.table(line), line.expr), scalars.work)
     if found.jump is not None:
         summary.differentiable = None
         where = _named(line, found.jump)
@@ -268,14 +220,10 @@ def _undecided_derivative(summary: Summary, i: int, line: Coordinatewise, found:
 # ---------------------------------------------------------------- parameter control
 
 
-def _controlled(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewise, own: int) -> None:
-    fixed = frozenset(ir.param(j) for j, c in enumerate(line.params) if c in scalars.constants)
-    if not any(c not in fixed for c in parameters(line.expr)):
-        return
-    found = control(line.expr, scalars.table(line), {}, fixed, scalars.work)
-    if not found.verdict:
-        table, values = scalars.near_limit(line)
-        found = control(line.expr, table, values, fixed, scalars.work)
+def _controlled(summary: Summary, scalars: Scalars, i: int, line: Coordinatewise, own: int) -> None:
+    found = _own_control(scalars, line)
+    if found.verdict:
+        found = _composed_control(scalars, line)
     if found.verdict:
         return
     if found.reason == GIVEN_UP:
@@ -292,3 +240,51 @@ def _controlled(summary: Summary, scalars: _Scalars, i: int, line: Coordinatewis
             i, "Definition B.5", line.loc, "add a positive constant where a scalar divides, and use functions that are"
             " continuous in their scalars",
         ))  # fmt: skip
+
+
+def _own_control(scalars: Scalars, line: Coordinatewise) -> Growth:
+    """Control in the scalars that the line itself takes."""
+    fixed = frozenset(ir.param(j) for j, c in enumerate(line.params) if c in scalars.constants)
+    if not any(c not in fixed for c in parameters(line.expr)):
+        return Growth(True, "no scalar moves it")
+    found = control(line.expr, scalars.table(line), {}, fixed, scalars.work)
+    if found.verdict:
+        return found
+    table, values = scalars.near_limit(line)
+    return control(line.expr, table, values, fixed, scalars.work)
+
+
+def _composed_control(scalars: Scalars, line: Coordinatewise) -> Growth:
+    """Control of the function of G-vars and C-vars (B.4, B.9) that the line is, its arguments' lines being controlled.
+
+    Where ψ has weak derivatives of polynomial growth in the arguments that scalars move, that follows: near the limit
+    |ψ(φ(x; θ)) − ψ(φ(x; θ°))| ≤ C |φ(x; θ) − φ(x; θ°)| (1 + |φ(x; θ)|^p + |φ(x; θ°)|^p). Through a jump it does not.
+    """
+    collapse = scalars.collapse
+    opened = {ir.arg(i): collapse.of(v) for i, v in enumerate(line.args) if v.kind == "H"}
+    moved = [s for s, e in opened.items() if e is not None and _moving(scalars, e)]
+    if not moved or _composes(scalars, line, moved):
+        return Growth(True, "controlled, as its arguments are")
+    if any(e is None for e in opened.values()):
+        return Growth(None, "its arguments are too large to be written in G-vars")
+    opened |= {ir.arg(i): collapse.symbol(v) for i, v in enumerate(line.args) if v.kind != "H"}
+    e = line.expr.xreplace(opened | {ir.param(j): collapse.symbol(c) for j, c in enumerate(line.params)})
+    variables = {s: collapse.variables[s] for s in e.free_symbols}
+    fixed = frozenset(s for s, v in variables.items() if v in scalars.constants)
+    found = control(e, *scalars.near({s: v for s, v in variables.items() if v.kind in "CH"}), fixed, scalars.work)
+    names = {s.name: v.name for s, v in variables.items()}
+    text = f"as a function of G-vars and scalars, {_replaced(found.reason, names)}"
+    return Growth(found.verdict, GIVEN_UP if found.reason == GIVEN_UP else text, found.order)
+
+
+def _composes(scalars: Scalars, line: Coordinatewise, moved: Sequence[sp.Symbol]) -> bool:
+    key = ranges_key(scalars.near_limit(line)[0], line.expr)
+    if regularity(line.expr, key, scalars.work).jump is not None:
+        return False
+    return derivative_growth(line.expr, moved, key, scalars.work).verdict is True
+
+
+def _moving(scalars: Scalars, e: sp.Expr) -> bool:
+    """Is there a scalar in e that is no constant?"""
+    inside = (scalars.collapse.variables[s] for s in e.free_symbols)
+    return any(v.kind == "C" and v not in scalars.constants for v in inside)

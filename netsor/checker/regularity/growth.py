@@ -15,6 +15,7 @@ import sympy as sp
 from netsor.checker.regularity.bounds import bound
 from netsor.checker.regularity.extremes import at_infinity, at_points, jump
 from netsor.checker.regularity.intervals import Bound
+from netsor.checker.regularity.moments import is_infinite, moments
 from netsor.checker.regularity.removable import polynomial_quotient
 from netsor.functions import Function, Head, argument_symbols, undifferentiated
 from netsor.measure import MOST_NODES, derivative_size, tree_size, written_size
@@ -82,10 +83,14 @@ SEARCH = 100  # steps of a search for a counterexample, for each node and argume
 @lru_cache(maxsize=4096)
 def _searched(e: sp.Expr, symbols: tuple[sp.Symbol, ...]) -> Growth:
     """A point or a ray that refutes a polynomial bound."""
-    for search in (at_points, at_infinity):
-        found = search(e, symbols)
-        if found is not None:
-            return Growth(False, str(found), found.order)
+    found = at_points(e, symbols)
+    if found is not None:
+        known = moments(e, tuple(s for s in symbols if s.name.startswith("x")))
+        infinite = next((f", and {is_infinite(p)}" for p in (1, 2) if known.worst(p) is not None), "")
+        return Growth(False, f"{found}{infinite}", found.order)
+    found = at_infinity(e, symbols)
+    if found is not None:
+        return Growth(False, str(found), found.order)
     return Growth(None, "neither a bound nor a counterexample was found")
 
 

@@ -17,15 +17,17 @@ import sympy as sp
 
 from netsor import ir
 from netsor.checker.regularity.bounds import bound
+from netsor.checker.regularity.growth import RangesKey, proven
 from netsor.checker.regularity.intervals import INF, Bound
 from netsor.facts import inputs_of
 from netsor.indexing import IndexMap, index_map
-from netsor.measure import written_size
+from netsor.measure import MOST_NODES, written_size
 from netsor.run.expressions import Array, NoValue
 from netsor.run.flow import fixpoint
 from netsor.run.lines import execute, is_constant, natural, pay
 from netsor.run.shapes import Sizes, fitting
 from netsor.run.work import SpentError, Work
+from netsor.signs.collapse import Collapse
 
 _NEAR = 1e-6  # how far a neighbourhood of a limit reaches, relatively; any positive number would do
 
@@ -202,3 +204,63 @@ def _summary(samples: Array) -> Limit:
     """Mean and standard error over seeds, to which the finite width adds 1/n; the hull over a family."""
     mean, error = samples.mean(axis=0), samples.std(axis=0, ddof=1) / np.sqrt(_SEEDS) + 1.0 / _WIDTH
     return Limit(float(mean.min()), float(error.max()), float(mean.max()))
+
+
+# ---------------------------------------------------------------- of the lines of a program
+
+
+class Scalars:
+    """Ranges and limits of the parameters of lines; limits are computed when first asked for."""
+
+    def __init__(self, lines: Sequence[ir.Line], data: Mapping[str, Any], work: Work) -> None:
+        self.lines, self.data = lines, data
+        self.work = work
+        self.ranges = ranges(lines, work)
+        self.constants = constants(lines)
+        self.given = {x.out: float(x.limit) for x in lines if isinstance(x, ir.InputScalar) and is_number(x)}
+        self.collapse = Collapse(lines, work)
+        self._limits: dict[ir.Var, Limit] | None = None
+
+    @property
+    def limits(self) -> dict[ir.Var, Limit]:
+        if self._limits is None:
+            self._limits = limits(self.lines, self.data, self.work)
+        return self._limits
+
+    def proven(self, e: sp.Expr, table: Mapping[sp.Symbol, Bound]) -> bool:
+        """Bounds show that e is polynomially bounded, its symbols in these ranges."""
+        key = ranges_key(table, e)
+        return self.work.affords(min(written_size(e), MOST_NODES), ("bound", e, key)) and proven(e, key)
+
+    def table(self, line: ir.Nonlin | ir.Moment) -> dict[sp.Symbol, Bound]:
+        """Ranges of the parameters, and of those arguments that do not take all real values."""
+        found = {ir.param(j): self.ranges.get(c, Bound()) for j, c in enumerate(line.params)}
+        found |= {ir.arg(i): self.ranges.get(v, Bound()) for i, v in enumerate(line.args)}
+        return {s: b for s, b in found.items() if b != Bound() or s.name.startswith("c")}
+
+    def near_limit(self, line: ir.Nonlin | ir.Moment) -> tuple[dict[sp.Symbol, Bound], dict[sp.Symbol, float]]:
+        """Ranges narrowed to the limits that are known, and the limits."""
+        table, values = self.near({ir.param(j): c for j, c in enumerate(line.params)})
+        return self.table(line) | table, values
+
+    def near(self, symbols: Mapping[sp.Symbol, ir.Var]) -> tuple[dict[sp.Symbol, Bound], dict[sp.Symbol, float]]:
+        """Ranges of what symbols stand for, those of scalars near their limits, and the limits that are known."""
+        table, values = {s: self.ranges.get(v, Bound()) for s, v in symbols.items()}, {}
+        for s, c in symbols.items():
+            limit = self.limits.get(c) if c.kind == "C" else None
+            if limit is None:
+                continue
+            table[s] = Bound(max(limit.near.low, table[s].low), min(limit.near.high, table[s].high))
+            if limit.error == 0 and not c.dims:
+                values[s] = limit.value
+        return table, values
+
+
+def ranges_key(table: Mapping[sp.Symbol, Bound], e: sp.Expr) -> RangesKey:
+    """The ranges of what occurs in e, hashable."""
+    return tuple(sorted(((c, b) for c, b in table.items() if c in e.free_symbols), key=lambda pair: pair[0].name))
+
+
+def is_number(line: ir.Line) -> bool:
+    """A scalar with a given limit."""
+    return isinstance(line, ir.InputScalar) and line.limit is not None and not line.out.dims

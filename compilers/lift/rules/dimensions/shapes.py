@@ -122,6 +122,8 @@ def _expand(L: Lifter, x: Any, *_: Any, **__: Any) -> Any:
     for i, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
         if dim or size == (1, 1):
             continue
+        if L.grows(size):
+            raise L.no_rule("a scalar is copied along a width", "let it broadcast: x / x.norm(dim=-1, keepdim=True)")
         dims[i] = factors(L.program, size, "copy", L.step.node)
         for axis in (a.axis for a in dims[i] if a.axis):
             expr = as_expr(L.program, Value((), expr)) * L.program.constant([1] * int(axis.size or 1), (axis,))

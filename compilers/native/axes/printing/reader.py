@@ -7,11 +7,11 @@ from typing import Protocol, assert_never
 
 from netsor.compilers.native.axes.index import Index
 from netsor.compilers.native.axes.nests import Buffer, Cursor, Leaf
-from netsor.compilers.native.axes.series import Coefficients
 from netsor.compilers.native.body import Argument, Instruction, Ref, Side
 from netsor.compilers.native.printing.text import operation
 
 PLAIN = 3  # the copy that is the second input where all lanes are one pair
+LETTERS = {1: "a", 2: "b", PLAIN: "e"}  # of the arrays of an input
 
 
 class Tile(Protocol):
@@ -24,7 +24,9 @@ class Tile(Protocol):
 
     def slot(self, side: Side, copy: int) -> int: ...
 
-    def series(self, vectors: tuple[bool, ...]) -> str: ...
+    def is_vector(self, copy: int) -> bool: ...
+
+    def coefficients(self, which: int, copy: int, size: int) -> str: ...
 
 
 def loops(domain: Sequence[int], indent: str, steps: Sequence[int] = (), name: str = "d") -> Iterator[str]:
@@ -57,7 +59,7 @@ class Reader:
         if leaf.vector:
             self.declared.append(f"const T *restrict {name} = {leaf.vector};")
             return self._vector(name)
-        if leaf.buffer is None and (leaf.side is None or self._copy(leaf.side) != 2):
+        if leaf.buffer is None and (leaf.side is None or not self._is_vector(leaf.side)):
             text = leaf.text if leaf.side is None else self._element(leaf.side)
             whole = text if leaf.when is True else f"({leaf.when}) ? {text} : 0"
             self.declared.append(f"const T {name} = {whole};")
@@ -77,35 +79,32 @@ class Reader:
         copy, at = self._copy(side), side.at
         slot = self.tile.slot(side, copy)
         assert isinstance(at, Index)
-        if copy != 2:
-            return f"{'a' if copy == 1 else 'e'}{slot}[{at.text}]"
-        torus = self.cursor.torus
-        return f"b{slot} + {at.text} * L" if torus is None else f"b{slot} + {torus.second(at, side.size)}"
+        name, torus = f"{LETTERS[copy]}{slot}", self.cursor.torus
+        if not self._is_vector(side):
+            return f"{name}[{at.text}]"
+        return f"{name} + {at.text} * L" if torus is None else f"{name} + {torus.second(at, side.size)}"
 
     def series(self, k: int, made: Instruction) -> str:
         """The call that puts the sum of a series into `c{k}`."""
-        r, *sides = made.args
-        assert isinstance(r, Ref)
-        tables = [self._table(made.which, number, side) for number, side in enumerate(sides) if isinstance(side, Side)]
-        given = ", ".join(text for text, _ in tables)
-        name = self.tile.series(tuple(kind for _, kind in tables))
-        return f"{name}(b->series + {made.which}, {given}, c{r.number}, c{k});"
-
-    def _table(self, which: int, number: int, side: Side) -> tuple[str, bool]:
-        """Where the coefficients of an element of one input stand, how far apart; and whether they are vectors."""
-        copy, at, column = self._copy(side), side.at, Coefficients(which, number)
-        assert isinstance(at, Index)
-        slot = self.tile.slot(Side(side.copy, column, at, side.size), copy)
+        r, one, two = made.args
+        assert isinstance(r, Ref) and isinstance(one, Side) and isinstance(two, Side)
+        which, copy, torus = made.which, self._copy(two), self.cursor.torus
+        assert isinstance(one.at, Index) and isinstance(two.at, Index)
         count = f"b->series[{which}].count"
-        if copy != 2:
-            return f"{'a' if copy == 1 else 'e'}{slot} + {at.text} * {count}, 1", False
-        torus = self.cursor.torus
-        if torus is None:
-            return f"b{slot} + {at.text} * {count} * L, L", True
-        return f"b{slot} + {torus.second(at, side.size, count)}, {torus.row}", True
+        first, second = (self.tile.coefficients(which, c, side.size) for c, side in ((1, one), (copy, two)))
+        left, right = f"{first} + {one.at.text} * {count}", f"{second} + {two.at.text} * {count}"
+        if copy == PLAIN:
+            return f"mehler_one(b->series + {which}, {left}, {right}, 1, c{r.number}, c{k});"
+        right, step = (f"{right} * L", "L") if torus is None else (
+            f"{second} + {torus.second(two.at, two.size, count)}", str(torus.row)
+        )  # fmt: skip
+        return f"mehler(b->series + {which}, {left}, {right}, {step}, c{r.number}, c{k});"
 
     def _copy(self, side: Side) -> int:
         return PLAIN if side.copy == 2 and self.tile.has_offsets and self.cursor.torus is None else side.copy
+
+    def _is_vector(self, side: Side) -> bool:
+        return self.tile.is_vector(self._copy(side))
 
     def argument(self, arg: Argument) -> str:
         match arg:
@@ -121,7 +120,7 @@ class Reader:
     def _side(self, side: Side) -> str:
         if side not in self._sides:
             name = f"x{len(self._sides)}"
-            is_number = self._copy(side) != 2
+            is_number = not self._is_vector(side)
             kind = "T" if is_number else "T *restrict"
             self.declared.append(f"const {kind} {name} = {self._element(side)};")
             self._sides[side] = name if is_number else self._vector(name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 import torch
@@ -11,35 +12,43 @@ from netsor.compilers.native.axes.fusion import Group, Item, grouped, in_row
 from netsor.compilers.native.axes.index import Index
 from netsor.compilers.native.axes.memory import places
 from netsor.compilers.native.axes.nests import Buffer, Nest, Repeat, Sums
+from netsor.compilers.native.axes.printing import shell
 from netsor.compilers.native.axes.printing.contractions import sums_text
-from netsor.compilers.native.axes.printing.reader import PLAIN, Reader, loops
-from netsor.compilers.native.axes.printing.shell import HEAD, MAIN, TORUS
-from netsor.compilers.native.axes.series import Coefficients, series_text
+from netsor.compilers.native.axes.printing.reader import LETTERS, PLAIN, Reader, loops
+from netsor.compilers.native.axes.series import SERIES
 from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
 from netsor.compilers.native.body import Ref, Side
 from netsor.compilers.native.columns import Column
+from netsor.compilers.native.expectations import Missing
 from netsor.compilers.native.printing.text import TYPES
 
-Slots = dict[tuple[int, Column | Coefficients, int], int]  # copy, column, elements → which array of the side
+Slots = dict[tuple[int, Column, int], int]  # copy, column, elements → which array of the side
 
 
 class Text:
-    """The source of the tiles of two inputs and of one input twice; `one` and `two` are the columns that they read."""
+    """The source of the tiles of two inputs and of one input twice; `columns` are those that they read of each side.
 
-    def __init__(self, two: Walk, own: Walk, dtype: torch.dtype) -> None:
+    The lanes of a vector hold pairs of one first input, or, `paired`, pairs of any; with offsets those of one pair.
+    `paired` are pairs in float64 for the digits of float32.
+    """
+
+    def __init__(self, two: Walk, own: Walk, dtype: torch.dtype, paired: bool = False) -> None:
         self.dtype, self.lanes = dtype, 64 // dtype.itemsize
         self.slots: Slots = {}
         self.tables: dict[str, tuple[float, ...]] = {}
         self.torus = two.scope.torus
-        self.kinds: dict[tuple[bool, ...], str] = {}
+        self.paired = paired
+        self.coefficients: dict[tuple[int, int], int] = {}  # of a series and a side, the elements
         tiles = [_Tile(self, name, walk) for name, walk in (("two", two), ("own", own))]
         texts = [tile.text() for tile in tiles]
         self.work = max(tile.total for tile in tiles)
-        self.source = "\n".join(
-            [self._head(two), *series_text(self.kinds), *texts, MAIN if self.torus is None else TORUS]
-        )
         self.columns = {copy: [(c, n) for side, c, n in self.slots if side == copy] for copy in (1, 2, PLAIN)}
+        shared = [shell.GATHER, shell.MAIN, shell.ENTRIES]
+        if self.torus is not None:
+            shared = [shell.TORUS, shell.TORUS_MAIN, shell.TORUS_ENTRIES]
+        del shared[1 if paired else 2]
+        self.source = "\n".join([self._head(two), shell.MEMORY, *[SERIES][: len(self.coefficients)], *texts, *shared])
 
     def slot(self, side: Side, copy: int) -> int:
         key = copy, side.column, side.size
@@ -47,32 +56,59 @@ class Text:
             self.slots[key] = sum(own == copy for own, _, _ in self.slots)
         return self.slots[key]
 
+    def place(self, slot: int, copy: int) -> int:
+        """Where a vector's side has the array of a slot: numbers before it."""
+        return sum(self._stored(size) for side, _, size in list(self._of(copy))[:slot])
+
+    def is_vector(self, copy: int) -> bool:
+        """Does a side differ from lane to lane?"""
+        return copy == 2 or (copy == 1 and self.paired and self.torus is None)
+
+    def _of(self, copy: int) -> Iterator[tuple[int, Column, int]]:
+        return (key for key in self.slots if key[0] == copy)
+
+    def _stored(self, size: int) -> int:
+        return size * self.lanes if self.torus is None else size // self.torus.sizes[-1] * self.torus.row
+
     def _head(self, walk: Walk) -> str:
         suffix = "f" if self.dtype == torch.float32 else ""
-        constants = {"L": f"{self.lanes}L", "RESULTS": len(walk.results), "WORK": f"{self.work * self.lanes}L"}
+        first, second = (sum(self._stored(size) for _, _, size in self._of(copy)) for copy in (1, 2))
+        read = second + first * self.is_vector(1)
+        constants = {
+            "L": f"{self.lanes}L", "RESULTS": len(walk.results), "WORK": f"{self.work * self.lanes}L",
+            "READ": f"{read}L", "FIRSTS": f"{first}L",
+        } | {name: f"{len(self.columns[copy])}L" for name, copy in (("FIRST", 1), ("SECOND", 2))}  # fmt: skip
         if self.torus is not None:
-            constants |= {"SUMS": walk.offsets.count, "LAST": f"{self.torus.sizes[-1]}L", **_offsets(self.torus)}
-        sizes = ", ".join(str(b.size) for b in walk.results.values())
+            constants |= {"SUMS": walk.offsets.count, **_offsets(self.torus)}
+        sizes = [f"static const long {name}[] = {{{', '.join(map(str, found or [0]))}}};" for name, found in (
+            ("SIZES", [b.size for b in walk.results.values()]),
+            *((name, [size for _, size in self.columns[copy]]) for name, copy in (("ONE", 1), ("TWO", 2))),
+        )]  # fmt: skip
         tables = [f"static const T {name}[] = {{{', '.join(x.hex() for x in values)}}};"
                   for name, values in self.tables.items()]  # fmt: skip
         return "\n".join([
             f"typedef {TYPES[self.dtype]} T;", f"#define SQRT __builtin_sqrt{suffix}",
             f"#define ABS __builtin_fabs{suffix}",
-            *(f"#define {k} {v}" for k, v in constants.items()), HEAD,
-            f"static const long SIZES[] = {{{sizes}}};", *tables,
+            *(f"#define {k} {v}" for k, v in constants.items()), shell.HEAD, *sizes, *tables,
         ])  # fmt: skip
 
 
 def _offsets(torus: Torus) -> dict[str, str]:
-    """The loops over the offsets, their variables, and whether all are zero."""
+    """The sizes of an image, the loops over the offsets, their variables, and whether all are zero."""
     leads = [f"o{k}" for k in range(len(torus.sizes) - 1)]
     loops = [f"for (long {o} = 0; {o} < {n}; ++{o})" for o, n in zip(leads, torus.sizes, strict=False)]
     every = [*leads, "first"]
     return {
+        "LAST": f"{torus.sizes[-1]}L",
+        "LEADS": f"{math.prod(torus.sizes[:-1])}L",
+        "ROW": f"{torus.row}L",
         "OFFSETS": " ".join([*loops, "for (long first = 0; first < LAST; first += L)"]),
         "HERE": ", ".join(every),
         "AT_HOME": "(" + " && ".join(f"{o} == 0" for o in every) + ")",
     }
+
+
+SECOND, OWN = "const T *x", "T *restrict w, T *near, const T *me"  # arguments of the functions of tiles
 
 
 class _Tile:
@@ -92,13 +128,12 @@ class _Tile:
         body = [line for item in self.items for line in self._item(item, "  ")]
         last = [line for item in self.last for line in self._item(item, "  ")]
         out = [f"  out[{k}] = {self.address(b)};" for k, b in enumerate(self.walk.results.values())]
-        tail = "T *restrict w, T *near, const T *me, T **out"
         torus = self.of.torus
         if torus is None:
-            return self._function(self.name, tail, [*body, *out])
+            return self._function(self.name, f"const T *a, {SECOND}, {OWN}, T **out", [*body, *out])
         offsets = ", ".join(f"long {o}" for o in (*(f"o{k}" for k in range(len(torus.sizes) - 1)), "first"))
-        tile = self._function(self.name, f"{offsets}, T *restrict w, T *near, const T *me, T (*acc)[L]", body)
-        return tile + self._function(f"{self.name}_last", f"const T *sum, {tail}", [*last, *out])
+        tile = self._function(self.name, f"{offsets}, {SECOND}, {OWN}, T (*acc)[L]", body)
+        return tile + self._function(f"{self.name}_last", f"const T *sum, {OWN}, T **out", [*last, *out], (1, PLAIN))
 
     @property
     def has_offsets(self) -> bool:
@@ -107,21 +142,36 @@ class _Tile:
     def slot(self, side: Side, copy: int) -> int:
         return self.of.slot(side, copy)
 
-    def series(self, vectors: tuple[bool, ...]) -> str:
-        return self.of.kinds.setdefault(vectors, f"mehler{len(self.of.kinds)}")
+    def is_vector(self, copy: int) -> bool:
+        return self.of.is_vector(copy)
 
-    def _function(self, name: str, arguments: str, body: list[str]) -> str:
-        head = f"static void {name}(const Block *b, long i, long j, {arguments})"
-        return "\n".join([head, "{", *map(self._pointer, self.of.slots.items()), *body, "}", "", ""])
-
-    def _pointer(self, slot: tuple[tuple[int, Column | Coefficients, int], int]) -> str:
-        """What one input has in a slot."""
-        (copy, column, size), k = slot
+    def coefficients(self, which: int, copy: int, size: int) -> str:
+        """The first of the coefficients that one input, or a vector of second ones, has in a series."""
+        if self.of.coefficients.setdefault((which, copy), size) != size:
+            raise Missing("a series of arrays of two sizes")
+        of, count = f"b->series[{which}]", f"b->series[{which}].count"
+        if copy == 1:
+            return f"{of}.one + i * {size} * {count}"
+        if copy == PLAIN:
+            return f"{of}.plain + j * {size} * {count}"
         torus = self.of.torus
-        stored = size if torus is None or copy != 2 else size // torus.sizes[-1] * torus.row
-        of = f"{stored} * b->series[{column.which}].count" if isinstance(column, Coefficients) else str(stored)
-        name, side, first = {1: ("a", "one", "i"), 2: ("b", "two", "j"), PLAIN: ("e", "plain", "j")}[copy]
-        return f"  const T *restrict {name}{k} = b->{side}[{k}] + {first} * {of};"
+        if torus is None:
+            return f"{of}.two + (j + b->pad) * {size} * {count}"
+        return f"{of}.two + j * {size // torus.sizes[-1] * torus.row} * {count}"
+
+    def _function(self, name: str, arguments: str, body: list[str], sides: Sequence[int] = (1, 2, PLAIN)) -> str:
+        head = f"static void {name}(const Block *b, long i, long j, {arguments})"
+        pointers = [self._pointer(*slot) for slot in self.of.slots.items() if slot[0][0] in sides]
+        return "\n".join([head, "{", *pointers, *body, "}", "", ""])
+
+    def _pointer(self, key: tuple[int, Column, int], k: int) -> str:
+        """What one input has in a slot."""
+        copy, _, size = key
+        letter = LETTERS[copy]
+        if self.of.is_vector(copy):
+            return f"  const T *restrict {letter}{k} = {'a' if copy == 1 else 'x'} + {self.of.place(k, copy)};"
+        side, number = ("one", "i") if copy == 1 else ("plain", "j")
+        return f"  const T *restrict {letter}{k} = b->{side}[{k}] + {number} * {size};"
 
     def address(self, buffer: Buffer, at: Index | None = None) -> str:
         """A vector of a buffer."""
@@ -185,7 +235,8 @@ class _Tile:
         last = max((stages[k] for k in made), default=0)
         later = {x.number for k in made for x in code[k].args if isinstance(x, Ref) and stages[x.number] < stages[k]}
         later |= {k for k in used if stages[k] < last} | {k for k in made if code[k].op == "series"}
-        sizes = dict.fromkeys(x.number for x in nest.body.sizes if x.number in made)
+        near = nest.body.steep if self.of.paired else nest.body.sizes
+        sizes = dict.fromkeys(x.number for x in near if x.number in made)
         blocks = []
         for stage in range(last + 1):
             lines = [f"T t{k} = c{k}[l];" for k in sorted(later) if stages[k] < stage]
@@ -197,9 +248,9 @@ class _Tile:
                     continue
                 lines.append(f"T t{k} = {reader.operation(code[k])};")
                 lines += [f"c{k}[l] = t{k};"] if k in later else []
-            near = [k for k in sizes if stages[k] == stage]
-            if near:
-                lines += ["T m = near[l];", *(f"m = t{k} > m ? t{k} : m;" for k in near), "near[l] = m;"]
+            some = [k for k in sizes if stages[k] == stage]
+            if some:
+                lines += ["T m = near[l];", *(f"m = t{k} > m ? t{k} : m;" for k in some), "near[l] = m;"]
             if stage == last:
                 lines += [f"q{n}[l] = {reader.argument(w.arg)};" for n, w in enumerate(nest.writes)]
                 lines += [f"acc[{k}][l] += {reader.argument(arg)};" for k, arg in nest.sums]

@@ -9,10 +9,9 @@ from netsor.compilers.expectation.blocks.fused import Geometry
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.native.axes.index import Index, equal
 from netsor.compilers.native.axes.nests import Cursor, When
-from netsor.compilers.native.axes.series import Reach
 from netsor.compilers.native.body import Ref, Side, Value
-from netsor.compilers.native.columns import Own
-from netsor.compilers.native.expectations import Expectations, Series, twin
+from netsor.compilers.native.columns import Own, Reach
+from netsor.compilers.native.expectations import Expectations, Missing, Series, twin
 
 OWN = "own"  # the vector that is 0 in lanes of one input twice and −1 elsewhere, see `text`
 
@@ -30,18 +29,19 @@ class Elements(Expectations):
             k12 = Value(self.body, self.body.add("same", k12.arg), k12.dtype)
         mask = self._mask(k11, k22)
         self._room = None if mask is None else mask if same else twin(k11, k12).at_most(mask)
-        found, size = self._general(f, g, k11, k22, k12)
+        found, size, steep = self._general(f, g, k11, k22, k12)
         if self._room is not None:
             one = k11.arg
             assert isinstance(one, Side)
             own = Value(self.body, Side(1, Own(f, g, one.column), one.at, one.size), k12.dtype)
             found, size = self._room.chosen(own, found), self._room.chosen(0.0, size)
-        assert isinstance(size.arg, Ref)
-        self.body.sizes.append(size.arg)
+        self._near(size, steep)
         return found
 
     def _summed(self, which: int, one: Side, two: Side, geometry: Geometry) -> tuple[Value, Value]:
         """A series serves |r| up to its reach, however near to 1; where one variable meets itself it is not asked."""
+        if (one.copy, two.copy) != (1, 2):
+            raise Missing("a series of one input")
         given: Any = geometry.r
         r = given if self._room is None else self._room.chosen(0.0, given)
         made = self.body.add("series", r.arg, one, two, which=which, later=True)

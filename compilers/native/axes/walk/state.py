@@ -16,7 +16,7 @@ from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk import fields, sums
 from netsor.compilers.native.axes.walk.fields import Places
 from netsor.compilers.native.body import Ref, Side, Value
-from netsor.compilers.native.columns import Kept
+from netsor.compilers.native.columns import Column, Kept
 from netsor.compilers.native.expectations import Missing, Series
 from netsor.compilers.native.statements import Functions, Statements
 from netsor.compilers.runtime.boxes import Move
@@ -79,10 +79,13 @@ class State(Statements):
 
     def side(self, copy: Any, place: int) -> Field:
         """A quantity or an array of one input."""
-        shape = self.shapes.shape(copy, place)
+        return self.of_input(copy, Kept(place), self.shapes.shape(copy, place))
+
+    def of_input(self, copy: Any, column: Column, shape: tuple[int, ...]) -> Field:
+        """A column of one input, as a tensor of a shape."""
 
         def at(cursor: Cursor, index: tuple[Index, ...], when: When) -> Value:
-            side = Side(2 if copy == 2 else 1, Kept(place), flat(index, shape), count(shape))
+            side = Side(2 if copy == 2 else 1, column, flat(index, shape), count(shape))
             if when is True:
                 return cursor.value(side)
             return cursor.number(0.0) if when is False else cursor.load(Leaf(None, Index(0), when, "", side))
@@ -103,6 +106,8 @@ class State(Statements):
 
     def keep(self, f: Field) -> Field:
         """The field computed in a nest, and stored for those who read it elsewhere."""
+        if any(f.at == made.at for made in f.sources):  # it is, and may be read by nobody
+            return f
         nest = self.home(f.shape).nest(f.shape, f.sources)
         made = f.at(nest, nest.index, True).arg
         if not isinstance(made, Ref) or nest.body.code[made.number].op == "load":

@@ -20,6 +20,7 @@ from netsor.compilers.native.axes.walk.expectations import Elements
 from netsor.compilers.native.axes.walk.fields import broadcast, pointwise
 from netsor.compilers.native.axes.walk.formulas import applied
 from netsor.compilers.native.axes.walk.offsets import Offsets
+from netsor.compilers.native.axes.walk.products import Products
 from netsor.compilers.native.axes.walk.recurrences import loop, put, read_cell, wave
 from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
@@ -36,7 +37,7 @@ class Walk(State):
         shapes: Shapes, own: bool, series: dict[Series, int], torus: Torus | None = None,
     ) -> None:  # fmt: skip
         super().__init__(sides, get, functions, dtype, shapes, own, series, torus)
-        self.offsets = Offsets(self)
+        self.offsets, self.products = Offsets(self), Products(self)
         self._expectations: dict[Cursor, Elements] = {}
         self.run(plan.pairs.sizes)
         self.run(plan.pairs.body)
@@ -109,6 +110,7 @@ class Walk(State):
     def _permute(self, s: arrays.Permute) -> None:
         leads = self.leads(s.of)
         order = [k - leads for k in s.order[leads:]]
+        self.products.permuted(s.out, s.of, order)
         if not self.offsets.permuted(s.out, s.of, order):
             self.fields[s.out] = fields.permuted(self.field(s.of), order)
 
@@ -154,8 +156,12 @@ class Walk(State):
         rows, cols = ([axes.index(q) for q in own] for own in (s.rows, s.cols))
         found = sums.inner_product(self.scope, self.field(s.x), rows, self.field(s.y), cols, len(axes))
         self.fields[s.out] = self.keep(found)
+        self.products.gram(s, rows, cols)
 
     def _contract(self, s: operations.Contract) -> Field:
+        known = self.products.contracted(s)
+        if known is not None:
+            return self.keep(known)
         letters = [*s.kept, *(q for q, _ in s.sizes if q not in s.kept)]
         sizes = {q: self.size(size) for q, size in s.sizes}
         axes = [[letters.index(q) for q in own] for own in s.axes]
