@@ -140,7 +140,7 @@ class Kernel:
             task = stores.Task(kernel, kernel._run, get, one, two)
             sides = partial(stores.chosen_tile, task, self._recursion(get))
             return stores.gram(task, sides, path, limits, hands, force)
-        stores.refuse_hands(self.program.name, hands, parts.why)
+        stores.refuse_cluster(self.program.name, hands, parts.why)
         program, memory = self._program_for(parts.rest, given), limits.memory or SAMPLES
         draws = stores.Draws(program, parts.rest, one, two, self.options, memory, parts.why, limits.progress)
         some = stores.SampledTask(kernel, kernel._run, get, one, two, draws)
@@ -204,9 +204,9 @@ class Kernel:
             kept=STORES,
         )
 
-        def counted(a: Any, b: Any, wanted: frozenset[str]) -> dict[str, Any]:
+        def counted(*given: Any) -> dict[str, Any]:
             self.calls += 1
-            out: dict[str, Any] = pairs(a, b, wanted)
+            out: dict[str, Any] = pairs(*given)
             return out
 
         pairs = module.pairs

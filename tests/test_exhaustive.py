@@ -15,10 +15,11 @@ from netsor import ir
 from netsor.compilers.derive import nodes
 from netsor.compilers.derive.entries import indices, traversal, values
 from netsor.compilers.derive.entries.arithmetic import rewrite
+from netsor.compilers.limit import questions
 from netsor.compilers.lowering.plan import order
 
 ROOT = Path(__file__).parents[1]
-UNIONS = (ir.Line, ir.Size, values.Value, indices.Index, nodes.AnyNode, order.Statement)
+UNIONS = (ir.Line, ir.Size, values.Value, indices.Index, nodes.AnyNode, order.Statement, questions.Question)
 
 # Functions that look for some classes and treat all others alike, which is right for any new one. It only shrinks.
 CHAINS = {
@@ -90,7 +91,7 @@ def _copy(to: Path) -> None:
     """The files that define the unions."""
     plan = (f"compilers/lowering/plan/{part}.py" for part in ("arrays", "operations", "order", "positions"))
     entries = (f"compilers/derive/entries/{part}.py" for part in ("indices", "values"))
-    for file in ("netsor/ir.py", "compilers/derive/nodes.py", *entries, *plan):
+    for file in ("netsor/ir.py", "compilers/derive/nodes.py", "compilers/limit/questions.py", *entries, *plan):
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, to / file)
 

@@ -32,6 +32,8 @@ from renaming import (
 
 import netsor as ns
 from netsor.compilers.derive.outputs import Key
+from netsor.compilers.experiment.keys import OUTPUTS as SIMULATED
+from netsor.compilers.experiment.keys import of_output, of_scalar, of_vector
 from netsor.compilers.finite import run
 from netsor.compilers.sampler import sampled
 from netsor.errors import NetsorError, ParseError, ProgramError
@@ -253,6 +255,41 @@ def test_results_of_awkward_names_stay_apart(tmp_path: Path) -> None:
     drawn = sampled(p, X, get=get, samples=2**12)
     assert_right(drawn, 0.1)
     assert set(drawn.errors) == {name for name, _ in drawn.items()}
+
+
+def test_simulated_kernels_of_awkward_names_stay_apart() -> None:
+    """Two outputs whose names have dots, a scalar and a vector called like kernels, each against its limit."""
+    p = ns.Program("p")
+    n, x = p.width("n"), p.data("x")
+    h = p.let("nngp.a", p.matrix("W", n, x) @ x)
+    c = p.let("ntk_autograd", ns.moment(h**2))
+    p.returns("vectors.nngp.a", c)
+    p.output(p.readout("v", n), ns.relu(h), name="a")
+    p.output(p.readout("b.v", n), 3 * h, name="a.b")
+    gram = torch.as_tensor(X @ X.T / 3)
+    limit = {"nngp": {"a.b": 9 * gram}, "vectors": {"nngp.a": gram}, "vectors.nngp.a": gram.diagonal()}
+    options: Any = {"vectors": ["nngp.a"], "scalars": ["vectors.nngp.a"], "limit": limit}
+    run = ns.simulate(p, X, widths=[64], seeds=2, **options)
+    wanted = ["nngp.a", 'nngp."a.b"', "output.a", 'output."a.b"', "vectors.nngp.a", "scalars.vectors.nngp.a"]
+    assert [k for k in sorted(run.keys()) if not k.startswith(("terms", "ntk"))] == sorted(wanted)
+    torch.testing.assert_close(run.kernel('nngp."a.b"'), 9 * run.kernel("vectors.nngp.a"))
+    torch.testing.assert_close(run.kernel("scalars.vectors.nngp.a"), run.kernel("vectors.nngp.a").diagonal())
+    assert sorted(run.compared()) == ['nngp."a.b"', "scalars.vectors.nngp.a", "vectors.nngp.a"]
+    autograd = {f"terms_autograd.{f}.{W}" for f in ("a", '"a.b"') for W in ("W", "v", "b.v")}
+    assert autograd == {k for k in sorted(run.keys()) if k.startswith("terms_")} and set(run.terms) == {
+        "a.W",
+        "a.v",
+        "a.b.v",
+    }
+
+
+@given(st.lists(st.tuples(st.sampled_from(("", *SIMULATED)), st.text('fW."', min_size=1)), min_size=1))
+def test_keys_of_simulations_are_told_apart(parts: list[tuple[str, str]]) -> None:
+    names = {a + b for a, b in parts}
+    keys = [*map(of_scalar, names), *map(of_vector, names)]
+    for kind in SIMULATED:
+        keys += [kind, *(of_output(kind, f) for f in names), *(of_output(kind, f, W) for f in names for W in names)]
+    assert len(set(keys)) == len(keys)
 
 
 @given(st.lists(st.tuples(st.sampled_from(("", "terms.", "vectors.", "terms.terms.")), st.text("Wv.", min_size=1))))

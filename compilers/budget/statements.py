@@ -31,6 +31,9 @@ CLOSED = (  # what functions are written in whose expectations with one another 
 )
 
 
+SHARING = (View, operations.Variance, operations.Law)  # names of what is there
+
+
 @dataclass(frozen=True)
 class Work:
     """Bytes of nodes held at once: `each` for an entry, at most `most`."""
@@ -92,7 +95,7 @@ class _Counter:
         found = Effort()
         for s in body:
             found += self._inside(s)
-            for x in () if isinstance(s, View) else s.made():
+            for x in () if isinstance(s, SHARING) else s.made():
                 found += Effort(written=self._count(x.layout))
         return found
 
@@ -146,6 +149,7 @@ class _Counter:
                 | positions.Grid() | positions.Taps() | positions.Window() | positions.Inverse() | positions.Back()
                 | positions.Along() | arrays.Numbers() | arrays.Number() | arrays.Parameter() | arrays.Full()
                 | arrays.Same() | arrays.Permute() | arrays.Slice() | arrays.Fit() | operations.Placed()
+                | operations.Variance() | operations.Law()
             ):  # fmt: skip
                 return Effort()  # views, names, and what is small
             case _:

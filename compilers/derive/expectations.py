@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, assert_never, cast
 
-import networkx as nx
 import sympy as sp
 
 from netsor import ir
@@ -57,6 +56,7 @@ from netsor.compilers.derive.references import Ref, Scope
 from netsor.errors import TooLargeError, UnsupportedError
 from netsor.functions import Head, expression_parity
 from netsor.indexing import index_map
+from netsor.run.order import components
 
 if TYPE_CHECKING:
     from netsor.compilers.derive.rules import Rules
@@ -351,15 +351,11 @@ class Expectations:
         self, scope: Scope, expr: sp.Expr, variables: list[sp.Symbol], means: dict[sp.Symbol, Value]
     ) -> list[sp.Expr]:
         """The expression as a product over sets of variables without covariance: W x and W v with E x v = 0."""
-        joined = nx.Graph()
         factors = sp.Mul.make_args(expr)
-        for f in factors:
-            nx.add_path(joined, self._variables(scope, f))
-            joined.add_nodes_from(self._variables(scope, f))
-        for s, t in itertools.combinations(variables, 2):
-            if self._covariance(scope, s, t, means) != ZERO:
-                joined.add_edge(s, t)
-        sets = sorted(nx.connected_components(joined), key=lambda group: min(map(variables.index, group)))
+        joined = [tuple(self._variables(scope, f)) for f in factors]
+        joined += [(s, t) for s, t in itertools.combinations(variables, 2)
+                   if self._covariance(scope, s, t, means) != ZERO]  # fmt: skip
+        sets = _connected(variables, joined)
         numbers = [f for f in factors if not self._variables(scope, f)]
         parts = [sp.Mul(*(f for f in factors if any(s in group for s in self._variables(scope, f)))) for group in sets]
         return [sp.Mul(parts[0], *numbers), *parts[1:]]
@@ -383,6 +379,13 @@ class Expectations:
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def _connected(variables: Sequence[sp.Symbol], joined: Sequence[tuple[sp.Symbol, ...]]) -> list[set[sp.Symbol]]:
+    """Variables in classes that groups of them join, by first member."""
+    here = [s for s in variables if any(s in group for group in joined)]
+    reads = [{here.index(t) for group in joined if s in group for t in group} for s in here]
+    return [{here[i] for i in members} for members in components(reads)]
 
 
 def _not_gaussian(node: AnyNode) -> UnsupportedError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,10 +23,11 @@ from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.evaluate.repair import repaired
 from netsor.compilers.evaluate.results import KernelResult, describe_log, fields, keyed
 from netsor.compilers.expectation import record
-from netsor.compilers.expectation.blocks.scratch import current, scratch
+from netsor.compilers.expectation.blocks.buffers import SPARE, Buffers
+from netsor.compilers.expectation.blocks.work import Work
 
 Each = Callable[[Inputs], Any]
-Pairs = Callable[[Any, Any, frozenset[str]], dict[str, Any]]
+Pairs = Callable[[Any, Any, frozenset[str], Work], dict[str, Any]]
 _Kernels = tuple[dict[Key, Tensor], dict[str, Tensor]]  # of pairs, and what single inputs have, by name
 
 
@@ -84,18 +86,25 @@ class Blocks:
         self.near: list[Tensor] = []  # numbers of the two inputs, [entries, 2]
         self.differentiable = tracked(one, two)
         self.compiled = None if self.differentiable else compiled
+        self.buffers = self._new_buffers()
+        self._looks_later = one.device.type not in LOOKING and not self.differentiable
         self._rows: tuple[slice, Any] | None = None
         self._single: dict[str, list[Tensor]] = {}
 
     def run(self, whole: Whole, shown: Progress) -> None:
         """Put every kernel of every block into `whole`; of a symmetric call those on and above the diagonal."""
         for rows, cols in self.plan.bands(*self.shape, self.symmetric):
-            with scratch() as shared:
-                if self.plan.spare is not None:
-                    shared.buffers.spare = self.plan.spare
-                a = self._rows_of(rows)
-                b = a if self._own(rows, cols) else self.quantities(self.two, cols)
-                self._band(a, b, rows, cols, whole, shown)
+            self.buffers = self._new_buffers()
+            a = self._rows_of(rows)
+            b = a if self._own(rows, cols) else self.quantities(self.two, cols)
+            self._band(a, b, rows, cols, whole, shown)
+
+    def work(self, own: bool = False, watching: bool = False) -> Work:
+        """What a block of pairs is told."""
+        return Work(own, watching, not self.get.isdisjoint(SLOPES), self.buffers)
+
+    def _new_buffers(self) -> Buffers:
+        return Buffers(SPARE if self.plan.spare is None else self.plan.spare)
 
     def singles(self) -> dict[str, Tensor]:
         """What was asked for of every input alone."""
@@ -130,20 +139,10 @@ class Blocks:
         """The quantities of some inputs, `plan.chunk` at a time."""
         some = data if part == slice(0, data.samples) else data.slice(part)
         if some.samples <= self.plan.chunk:
-            return self._computed(some)
+            return self.each(some)
         starts = range(0, some.samples, self.plan.chunk)
-        found = []
-        for i in starts:
-            with scratch():
-                found.append(self._computed(some.slice(slice(i, min(i + self.plan.chunk, some.samples)))))
+        found = [self.each(some.slice(slice(i, min(i + self.plan.chunk, some.samples)))) for i in starts]
         return type(found[0]).joined(found, some)
-
-    def _computed(self, data: Inputs) -> Any:
-        found = self.each(data)
-        shared = current()
-        if shared is not None:
-            shared.release()
-        return found
 
     # ------------------------------------------------------------ blocks
 
@@ -177,15 +176,16 @@ class Blocks:
         return True
 
     def _block(self, a: Any, b: Any, rows: slice, cols: slice) -> dict[Key, Tensor]:
-        shared = current()
-        assert shared is not None
-        shared.tangents = not self.get.isdisjoint(SLOPES)
-        shared.watching = a.data.dtype == torch.float32 and not self.differentiable
-        out = keyed(self.pairs(a, b, self.get))
-        if shared.near is not None:
-            self._mark(shared.near, rows, cols)
-        shared.watching = False
-        shared.release()
+        if self._looks_later:
+            first = replace(self.work(self._own(rows, cols)), extremes=[])
+            out = keyed(self.pairs(a, b, self.get, first))
+            if not first.has_near:
+                return out
+            self._looks_later = False  # where one block has near pairs, others have
+        work = self.work(self._own(rows, cols), a.data.dtype == torch.float32 and not self.differentiable)
+        out = keyed(self.pairs(a, b, self.get, work))
+        if work.near is not None:
+            self._mark(work.near, rows, cols)
         return out
 
     def _repaired(self, whole: Whole) -> None:
@@ -236,16 +236,16 @@ class Again(Blocks):
         return dict(zip(keys, values, strict=False)), dict(zip(names, values, strict=True))
 
     def _alone(self, one: Inputs, two: Inputs, rows: slice, cols: slice) -> _Kernels:
-        with scratch():
-            a = self._computed(one)
-            b = a if one is two else self._computed(two)
-            out = self._block(a.rows(ALL), b.cols(ALL), rows, cols)
+        a = self.each(one)
+        b = a if one is two else self.each(two)
+        out = self._block(a.rows(ALL), b.cols(ALL), rows, cols)
         if one is two:
             out = {key: symmetrised(value) for key, value in out.items()}
         singles = {key: a.results.get(key) for key in self.get}
         return out, {key: value for key, value in singles.items() if value is not None}
 
 
+LOOKING = ("cpu",)  # devices on which it costs nothing to look at a value while a block is computed
 OWN = 128  # inputs of which all pairs are computed for those with themselves
 ALL = slice(None)
 

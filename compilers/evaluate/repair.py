@@ -10,7 +10,6 @@ from torch import Tensor
 from netsor.compilers.evaluate.assembled import Whole
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.evaluate.results import keyed
-from netsor.compilers.expectation.blocks.scratch import current, scratch
 
 if TYPE_CHECKING:
     from netsor.compilers.evaluate.blocks import Blocks
@@ -22,9 +21,7 @@ def repaired(run: Blocks, whole: Whole, numbers: Tensor) -> None:
     """The entries at `numbers` `[entries, 2]` of the inputs: what a compiled function in float64 can tell apart by it,
     the rest by the module.
     """
-    shared = current()
-    if shared is not None:
-        shared.buffers.forget()
+    run.buffers.forget()
     (one, rows), (two, cols) = (torch.unique(k, return_inverse=True) for k in numbers.unbind(1))
     a = _wide(run, run.one, one)
     b = a if run.symmetric and torch.equal(one, two) else _wide(run, run.two, two)
@@ -37,8 +34,7 @@ def repaired(run: Blocks, whole: Whole, numbers: Tensor) -> None:
         return
     for some in torch.arange(len(numbers), device=numbers.device).split(run.plan.few):
         i, j = rows[some], cols[some]
-        with scratch():
-            found = keyed(run.pairs(a.rows(i), b.cols(j, aligned=True), run.get))
+        found = keyed(run.pairs(a.rows(i), b.cols(j, aligned=True), run.get, run.work()))
         for key, value in found.items():
             whole.put(key, value[:, 0], (numbers[some, 0], numbers[some, 1]))
 
@@ -59,19 +55,17 @@ def _compiled(run: Blocks, whole: Whole, a: Any, b: Any, numbers: Tensor, places
 
 def _blocks(run: Blocks, whole: Whole, a: Any, b: Any, numbers: Tensor, places: Tensor) -> None:
     """By blocks, in which the inputs share more than in pairs of their own; of which the near pairs are taken."""
-    with scratch():
-        for rows, cols in run.plan.blocks(a.data.samples, b.data.samples, False):
-            start = torch.tensor([rows.start, cols.start], device=places.device)
-            end = torch.tensor([rows.stop, cols.stop], device=places.device)
-            inside = ((places >= start) & (places < end)).all(1)
-            if not bool(inside.any()):
-                continue
-            i, j = (places[inside] - start).unbind(1)
-            for key, value in keyed(run.pairs(a.rows(rows), b.cols(cols), run.get)).items():
-                whole.put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
+    for rows, cols in run.plan.blocks(a.data.samples, b.data.samples, False):
+        start = torch.tensor([rows.start, cols.start], device=places.device)
+        end = torch.tensor([rows.stop, cols.stop], device=places.device)
+        inside = ((places >= start) & (places < end)).all(1)
+        if not bool(inside.any()):
+            continue
+        i, j = (places[inside] - start).unbind(1)
+        for key, value in keyed(run.pairs(a.rows(rows), b.cols(cols), run.get, run.work())).items():
+            whole.put(key, value[i, j], (numbers[inside, 0], numbers[inside, 1]))
 
 
 def _wide(run: Blocks, data: Inputs, numbers: Tensor) -> Any:
     some = data.slice(numbers).to(torch.float64)
-    with scratch():
-        return run.quantities(some, slice(0, some.samples))
+    return run.quantities(some, slice(0, some.samples))

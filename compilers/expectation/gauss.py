@@ -6,12 +6,13 @@ All functions are elementwise over broadcasting float64 tensors.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from netsor.compilers.expectation.quadrature.nodes import on_unit
 
 EPS = float(np.finfo(np.float64).eps)
 SNAP = 8 * EPS  # 1 − ρ² below this is rounding of the covariances: ρ = ±1
@@ -103,16 +104,9 @@ def common_shape(*tensors: Tensor | None) -> torch.Size:
     return shape
 
 
-@lru_cache(maxsize=4)
-def _legendre(device: torch.device) -> tuple[Tensor, Tensor]:
-    """24 Gauss–Legendre nodes and weights on [0, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(24)
-    return torch.tensor(0.5 * (nodes + 1), device=device), torch.tensor(0.5 * weights, device=device)
-
-
 def _owens_small(h: Tensor, a: Tensor) -> Tensor:
     """T(h, a) = (2π)^{-1} ∫₀^a exp(−h²(1+t²)/2)/(1+t²) dt for 0 ≤ a ≤ 1; 24 nodes leave 1e-17."""
-    t, w = _legendre(h.device)
+    t, w = on_unit(24, h.device)
     shape = common_shape(h, a)
     flat_h, flat_a = h.expand(shape).reshape(-1, 1), a.expand(shape).reshape(-1, 1)
     parts = []

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from netsor.compilers.expectation import E2, Fn
@@ -154,6 +153,8 @@ def _order(s: Tensor, t: Tensor, x: Tensor) -> Tensor | None:
     one, two = s.diagonal(), t.diagonal()
     if float((one.sort().values - two.sort().values).abs().max()) > size:
         return None
+    from scipy.optimize import linear_sum_assignment  # it takes longer to load than most kernels to compile
+
     _, found = linear_sum_assignment((one[None, :] + two[:, None] - 2 * x.mT).cpu().numpy())
     order = torch.as_tensor(found, device=s.device)
     apart = max(float((s[:, order] - x).abs().max()), float((s[order][:, order] - t).abs().max()))

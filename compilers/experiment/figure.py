@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from netsor.compilers.experiment.keys import of_limit
 from netsor.compilers.experiment.result import Simulation
 from netsor.errors import InputError
 from netsor.markup import one_line
@@ -82,7 +83,7 @@ def save(results: Sequence[Simulation], path: str | Path, keys: Sequence[str] | 
 def drawn(result: Simulation) -> list[str]:
     """The kernels that have a limit; the NTK by autograd only where there is none by backward lines."""
     keys = result.compared()
-    return [key for key in keys if not ("_autograd" in key and key.replace("_autograd", "") in keys)]
+    return [key for key in keys if of_limit(key) == key or of_limit(key) not in keys]
 
 
 def _curve(axes: Any, result: Simulation, key: str) -> None:

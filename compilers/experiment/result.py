@@ -9,6 +9,7 @@ from typing import TypedDict
 
 import torch
 
+from netsor.compilers.experiment.keys import VECTORS, arrays, of_limit
 from netsor.markup import one_line
 from netsor.text.display import Table, Tabled
 
@@ -36,7 +37,8 @@ class Simulation(Tabled):
 
     Names: `nngp` (covariance of the output given the last layer), `ntk` (backward lines), `ntk_autograd`,
     `terms.<array>`, `terms_autograd.<array>`, `output` (`[seed, sample, …]`) and `vectors.<name>`; with several
-    outputs `.<output>` follows the first part. `errors` are the standard errors of limits that are sampled.
+    outputs `.<output>` follows the first part. Scalars have their own names, with `scalars.` in front where one of
+    these would begin so. `errors` are the standard errors of limits that are sampled.
     """
 
     name: str
@@ -73,13 +75,13 @@ class Simulation(Tabled):
     @property
     def terms(self) -> dict[str, torch.Tensor]:
         """The NTK by trained array: mean over seeds at the largest width."""
-        stem = "terms." if any(k.startswith("terms.") for k in self.keys()) else "terms_autograd."
-        return {k.removeprefix(stem): self.kernel(k) for k in self.keys() if k.startswith(stem)}
+        found = arrays("terms", self.keys()) or arrays("terms_autograd", self.keys())
+        return {name: self.kernel(key) for name, key in found.items()}
 
     @property
     def vectors(self) -> dict[str, torch.Tensor]:
         """Second moments of the named vectors: mean over seeds at the largest width."""
-        return {k.removeprefix("vectors."): self.kernel(k) for k in self.keys() if k.startswith("vectors.")}
+        return {name: self.kernel(key) for name, key in arrays(VECTORS, self.keys()).items()}
 
     def output_kernel(self, width: int | None = None, key: str = "output") -> torch.Tensor:
         """The mean of f f̄ over seeds, `[sample, sample′, …]`: the NNGP from the outputs themselves."""
@@ -91,11 +93,11 @@ class Simulation(Tabled):
     # ------------------------------------------------------------ against the limit
 
     def limit_of(self, key: str) -> torch.Tensor | None:
-        return self.limits.get(key.replace("_autograd", ""))
+        return self.limits.get(of_limit(key))
 
     def error_of(self, key: str) -> torch.Tensor | None:
         """The standard errors of a sampled limit, else None."""
-        return self.errors.get(key.replace("_autograd", ""))
+        return self.errors.get(of_limit(key))
 
     def deviations(self, key: str, width: int) -> torch.Tensor:
         """‖K_n − K‖_F / ‖K‖_F of every seed."""

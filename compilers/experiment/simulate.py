@@ -15,6 +15,7 @@ from netsor.build.program import Program
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.evaluate.arguments import Array, Arrays
 from netsor.compilers.evaluate.results import KernelResult
+from netsor.compilers.experiment.keys import of_output, of_scalar, of_vector
 from netsor.compilers.experiment.result import Simulation
 from netsor.compilers.experiment.store import Store
 from netsor.compilers.finite import arrays as random_arrays
@@ -111,8 +112,8 @@ class _Runner:
             found |= self._output(networks, results, arrays, name)
         with torch.no_grad():
             for name, var in self.vectors.items():
-                found[f"vectors.{name}"] = kernels.second_moment(networks, results, var)
-            found |= {name: kernels.scalar(networks, results, var) for name, var in self.scalars.items()}
+                found[of_vector(name)] = kernels.second_moment(networks, results, var)
+            found |= {of_scalar(name): kernels.scalar(networks, results, var) for name, var in self.scalars.items()}
         return {key: value.detach().cpu() for key, value in found.items()}
 
     def _arrays(self, networks: Sequence[Network], seed: int) -> random_arrays.Arrays:
@@ -127,19 +128,19 @@ class _Runner:
     def _output(
         self, networks: Sequence[Network], results: Sequence[Any], arrays: random_arrays.Arrays, name: str
     ) -> kernels.Kernels:
-        suffix = "" if len({o.name for o in self.p.outputs}) == 1 else f".{name}"
+        own = None if len({o.name for o in self.p.outputs}) == 1 else name
         found: kernels.Kernels = {}
         with torch.no_grad():
-            found[f"nngp{suffix}"] = kernels.nngp(networks, results, name)
-            found[f"output{suffix}"] = _outputs(networks, results, name)
+            found[of_output("nngp", own)] = kernels.nngp(networks, results, name)
+            found[of_output("output", own)] = _outputs(networks, results, name)
         for method in self.methods:
             if method == "backward" and name != self.p.outputs[0].name:
                 continue  # the backward lines are those of the first output
             terms = kernels.ntk_terms(networks, results, arrays, name, method)
             key = "" if method == "backward" else "_autograd"
-            found |= {f"terms{key}{suffix}.{array}": value for array, value in terms.items()}
+            found |= {of_output(f"terms{key}", own, array): value for array, value in terms.items()}
             if terms:
-                found[f"ntk{key}{suffix}"] = sum(list(terms.values())[1:], next(iter(terms.values())))
+                found[of_output(f"ntk{key}", own)] = sum(list(terms.values())[1:], next(iter(terms.values())))
         return found
 
 
@@ -197,9 +198,9 @@ def _errors(limit: Any, scalars: Mapping[str, ir.Var]) -> dict[str, torch.Tensor
     errors = getattr(limit, "errors", None) or {}
     if isinstance(limit, LimitResult):
         errors = {key: limit.error(key) for key in ("nngp", "ntk") if getattr(limit, key) is not None}
-        errors |= {name: limit.error("scalar", name) for name in scalars}
+        errors |= {of_scalar(name): limit.error("scalar", name) for name in scalars}
     vectors = getattr(limit, "vectors", None) or {}
-    named = {f"vectors.{key}" if key in vectors else key: value for key, value in errors.items()}
+    named = {of_vector(key) if key in vectors else key: value for key, value in errors.items()}
     return {key: _tensor(value) for key, value in named.items()}
 
 
@@ -217,9 +218,11 @@ def _limits(
     if limit is False:
         return {}
     if isinstance(limit, LimitResult):
-        known = {name: _tensor(limit.scalar(name)) for name in scalars}
+        known = {of_scalar(name): _tensor(limit.scalar(name)) for name in scalars}
     else:
-        known = {name: _tensor(limit[name]) for name in scalars if isinstance(limit, Mapping) and name in limit}
+        known = {
+            of_scalar(name): _tensor(limit[name]) for name in scalars if isinstance(limit, Mapping) and name in limit
+        }
     known = {k: v for k, v in known.items() if v.norm() > SIGNIFICANT * errors.get(k, torch.zeros(())).norm()}
     if not p.outputs:
         return known
@@ -227,11 +230,11 @@ def _limits(
     for key in ("nngp", "ntk"):
         value = limit.get(key) if isinstance(limit, Mapping) else getattr(limit, key, None)
         if isinstance(value, Mapping):
-            found |= {f"{key}.{name}": v for name, v in value.items()}
+            found |= {of_output(key, name): v for name, v in value.items()}
         elif value is not None:
             found[key] = value
     more = limit.get("vectors") if isinstance(limit, Mapping) else getattr(limit, "vectors", None)
-    found |= {f"vectors.{name}": v for name, v in (more or {}).items()}
+    found |= {of_vector(name): v for name, v in (more or {}).items()}
     return known | {key: _tensor(value) for key, value in found.items()}
 
 

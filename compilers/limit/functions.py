@@ -2,7 +2,7 @@
 
 Z = Σ coefficient · Π g_iᵏ · Π f(a·g + c): closed under sums and products, and under f when its argument is a linear
 form or a function of few. Expectations factor over variables that no function links; what is left depends on the forms
-of its functions, of rank one or two, and is a quadrature (`netsor.compilers.limit.quadrature`).
+of its functions, of rank one or two, and is a quadrature (`netsor.compilers.expectation.quadrature.forms`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sympy as sp
 import torch
 
 from netsor.checker.regularity.moments import Moments, moments
+from netsor.compilers.expectation.quadrature.forms import Integrand, expectation, normal_moment
 from netsor.compilers.limit import ring
-from netsor.compilers.limit.quadrature import Integrand, expectation, normal_moment
 from netsor.compilers.limit.ring import ONE, Monomial, NotPolynomial, Powers
 from netsor.compilers.lowering.torch_functions import torch_function
 from netsor.functions import Head, expression_kinks

@@ -25,7 +25,7 @@ from netsor.compilers.derive.outputs import OUTPUTS
 
 METHODS = frozenset({
     *OUTPUTS, "add_", "all", "amax", "at", "constant", "data", "derivative", "isdisjoint", "mean", "parameter",
-    "permute", "put", "shape", "size", "sum", "view",
+    "permute", "put", "shape", "side", "size", "sum", "view",
 })  # fmt: skip
 """Attributes of tensors and of the runtime's objects that the printers write."""
 TORCH = frozenset({

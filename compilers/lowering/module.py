@@ -13,6 +13,7 @@ from netsor.compilers.lowering.build.recursion import plan
 from netsor.compilers.lowering.functions import Functions
 from netsor.compilers.lowering.identifiers import Call, docstring, literal
 from netsor.compilers.lowering.plan import order
+from netsor.compilers.lowering.plan.operations import Variance
 from netsor.compilers.lowering.plan.positions import Size
 from netsor.compilers.lowering.printing.lines import Text, broken, call
 from netsor.compilers.lowering.printing.names import Names
@@ -94,19 +95,20 @@ def signature(program: ir.ProgramLike) -> dict[str, tuple[str, tuple[tuple[str, 
 def _each(names: Names, each: order.Each) -> list[str]:
     body = [*lines(names, each.sizes), *lines(names, each.body)]
     kept = {names.name(n): n for n in each.kept}
+    sides = {names.name(s.of): names.name(s.out) for s in each.body if isinstance(s, Variance) and s.of in each.kept}
     constants = [repr(text) for text, n in kept.items() if n.layout is not None and not n.layout.leads]
     results = [f"{key!r}: {text}" for key, text in names.singles.items()]
     given = [f"constants=({', '.join(constants)}{',' if len(constants) == 1 else ''})"] if constants else []
     given += [f"results={{{', '.join(results)}}}"] if results else []
     return [
         "def each(data):", '    """The quantities of every input alone: tensors [n, ...]."""', *body,
-        *broken("    ", "return ", call("rt.Each", "data", *given, *(f"{n}={n}" for n in kept))),
+        *broken("    ", "return ", call("rt.Each", "data", *given, *(f"{n}={sides.get(n, n)}" for n in kept))),
     ]  # fmt: skip
 
 
 def _pairs(own: Names, pairs: order.Pairs) -> list[str]:
     body = [
-        "def pairs(a, b, get):", '    """The kernels between the inputs of a and of b: tensors [n, m, ...]."""',
+        "def pairs(a, b, get, work):", '    """The kernels between the inputs of a and of b: tensors [n, m, ...]."""',
         "    out = {}",
     ]  # fmt: skip
     if pairs.results:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import networkx as nx
-
 from netsor.compilers.derive.entries.functions_of import of_two
 from netsor.compilers.derive.entries.indices import Const, Off, Sym, index_symbols
 from netsor.compilers.derive.entries.traversal import indices, walk
 from netsor.compilers.derive.entries.values import Access, Entry, Expect, Soft, Sum, Value
 from netsor.compilers.derive.recursion import Result, entries_in
+from netsor.run.order import components
 
 Block = list[Entry]
 
@@ -38,8 +37,7 @@ def wave_order(block: Block, looping: dict[Entry, set[Sym]]) -> Block | None:
     place, and those that stay form no cycle.
     """
     members = set(block)
-    g = nx.DiGraph()
-    g.add_nodes_from(range(len(block)))
+    reads: list[set[int]] = [set() for _ in block]
     place = {e: i for i, e in enumerate(block)}
     sign = direction(block)
     for e in block:
@@ -55,10 +53,11 @@ def wave_order(block: Block, looping: dict[Entry, set[Sym]]) -> Block | None:
             if steps is None:
                 return None
             if sum(steps) == 0:
-                g.add_edge(place[v.entry], place[e])
-    if not nx.is_directed_acyclic_graph(g):
+                reads[place[e]].add(place[v.entry])
+    order = components(reads)
+    if any(len(group) > 1 or group[0] in reads[group[0]] for group in order):
         return None
-    return [block[i] for i in nx.lexicographical_topological_sort(g)]
+    return [block[i] for (i,) in order]
 
 
 def _steps(v: Access, looping: dict[Entry, set[Sym]], own: list[Sym], sign: int) -> list[int] | None:
@@ -82,14 +81,8 @@ def in_order(entries: Iterable[Entry]) -> list[Block]:
     """Strongly connected components in an order in which everything read stands before."""
     entries = list(entries)
     place = {e: i for i, e in enumerate(entries)}
-    g = nx.DiGraph()
-    g.add_nodes_from(range(len(entries)))
-    for e in entries:
-        g.add_edges_from((place[x], place[e]) for x in entries_in(e.value))
-    condensed = nx.condensation(g)
-    first = {c: min(condensed.nodes[c]["members"]) for c in condensed}
-    order = nx.lexicographical_topological_sort(condensed, key=lambda c: first[c])
-    return [[entries[i] for i in sorted(condensed.nodes[c]["members"])] for c in order]
+    order = components([{place[x] for x in entries_in(e.value)} for e in entries])
+    return [[entries[i] for i in group] for group in order]
 
 
 def reads_itself(e: Entry) -> bool:

@@ -25,7 +25,7 @@ PROBED = 64  # inputs of a side of the blocks that show how many terms are enoug
 DEGREES = hermite.DEGREES
 LISTED = 8  # one pair in so many can be near before a part is done again in halves
 AT_LEAST = 1 << 20  # near pairs that a list holds
-AT_ONCE = 1 << 25  # pairs between two reports of progress
+AT_ONCE = 1 << 23  # pairs between two reports of progress: their list of near ones has 8 MB
 
 Table = tuple[Tensor, Tensor, Terms]  # coefficients of both sides
 

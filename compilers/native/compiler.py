@@ -186,7 +186,7 @@ def library(source: str) -> tuple[ctypes.CDLL, float]:
 class Loaded(Protocol):
     """A library that is compiled when it is first needed."""
 
-    def load(self) -> float: ...
+    def load(self) -> object: ...
 
 
 def loads(library: Loaded, needed: bool) -> bool:

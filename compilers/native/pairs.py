@@ -112,9 +112,9 @@ class _Walk(Statements):
         found = x * y if isinstance(s, operations.Mul) else x * float(s.alpha) + y * float(s.beta)
         self._define(s.out, found)
 
-    def expect(self, s: operations.Expect2, f: Fn, g: Fn) -> None:
-        k11, k22, k12 = map(self._value, s.covariances)
-        self._define(s.out, self.expectations.value(f, g, k11, k22, k12, s.same))
+    def expect(self, s: operations.Expect2, law: operations.Law, f: Fn, g: Fn) -> None:
+        k11, k22, k12 = map(self._value, law.covariances)
+        self._define(s.out, self.expectations.value(f, g, k11, k22, k12, law.same))
 
     def expect1(self, s: operations.Expect1, column: Callable[[Column], Column]) -> None:
         self._define(s.out, Value(self.body, of_one(self._argument(s.k), column), self.dtype))

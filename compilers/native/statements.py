@@ -30,6 +30,7 @@ class Statements(ABC):
 
     def __init__(self, get: frozenset[str], functions: Functions, dtype: torch.dtype) -> None:
         self.get, self.functions, self.dtype = get, functions, dtype
+        self._laws: dict[Name, operations.Law] = {}
 
     def run(self, statements: Iterable[order.Statement]) -> None:
         for s in statements:
@@ -55,6 +56,8 @@ class Statements(ABC):
                 self.same(s)
             case operations.Add() | operations.Mul():
                 self.arithmetic(s)
+            case operations.Law():
+                self._laws[s.out] = s
             case operations.Expect2():
                 self._expect(s)
             case (
@@ -70,7 +73,7 @@ class Statements(ABC):
                 raise Missing("a softmax of a kernel of pairs")
             case operations.Expect1():
                 self._expect1(s)
-            case operations.ExpectJ():
+            case operations.Variance() | operations.ExpectJ():
                 raise Missing("an expectation over more than two Gaussian variables")
             case operations.Square() | operations.Radial() | operations.Placed():
                 raise Missing("an expectation over a batch")
@@ -80,9 +83,10 @@ class Statements(ABC):
                 assert_never(s)
 
     def _expect(self, s: operations.Expect2) -> None:
-        if s.means != (None, None):
+        law = self._laws[s.law]
+        if law.means != (None, None):
             raise Missing("an expectation of variables with means")
-        self.expect(s, self.functions(s.f), self.functions(s.g))
+        self.expect(s, law, self.functions(s.f), self.functions(s.g))
 
     def _expect1(self, s: operations.Expect1) -> None:
         if s.mean is not None:
@@ -111,7 +115,7 @@ class Statements(ABC):
         """A sum or a product."""
 
     @abstractmethod
-    def expect(self, s: operations.Expect2, f: Fn, g: Fn) -> None:
+    def expect(self, s: operations.Expect2, law: operations.Law, f: Fn, g: Fn) -> None:
         """E f(u)g(v) of variables without means."""
 
     @abstractmethod

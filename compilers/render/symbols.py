@@ -6,12 +6,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-import networkx as nx
-
 from netsor.compilers.derive.entries.indices import Copy, Index, Inv, Sym, Win, index_symbols
 from netsor.compilers.derive.entries.traversal import indices, own_symbols, walk
 from netsor.compilers.derive.entries.values import Entry, Value
 from netsor.compilers.derive.recursion import entries_in
+from netsor.run.order import components
 
 PRIME = "′"
 
@@ -70,12 +69,6 @@ def blocks(entries: Iterable[Entry]) -> list[tuple[Block, bool]]:
     """Strongly connected components, everything read before its reader; True for recurrences."""
     entries = list(entries)
     place = {e: i for i, e in enumerate(entries)}
-    g = nx.DiGraph()
-    g.add_nodes_from(range(len(entries)))
-    for e in entries:
-        g.add_edges_from((place[x], place[e]) for x in entries_in(e.value) if x in place)
-    condensed = nx.condensation(g)
-    first = {c: min(condensed.nodes[c]["members"]) for c in condensed}
-    order = nx.lexicographical_topological_sort(condensed, key=lambda c: first[c])
-    found_blocks = [[entries[i] for i in sorted(condensed.nodes[c]["members"])] for c in order]
+    order = components([{place[x] for x in entries_in(e.value) if x in place} for e in entries])
+    found_blocks = [[entries[i] for i in group] for group in order]
     return [(b, len(b) > 1 or b[0] in entries_in(b[0].value)) for b in found_blocks]

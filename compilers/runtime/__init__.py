@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from netsor.compilers.evaluate import calls
 from netsor.compilers.evaluate.arguments import Params, as_parameters
 from netsor.compilers.evaluate.blocks import whole
-from netsor.compilers.evaluate.inputs import Inputs, Part, Signature, as_inputs
+from netsor.compilers.evaluate.inputs import Inputs, Signature, as_inputs
 from netsor.compilers.evaluate.results import KernelResult
 from netsor.compilers.expectation import (
     E1,
@@ -32,11 +32,13 @@ from netsor.compilers.expectation import (
     sin,
     times_power,
 )
-from netsor.compilers.expectation.blocks.fast import E2, E11, diagonal
-from netsor.compilers.expectation.blocks.scratch import covers, current, empty, same_inputs, untracked
+from netsor.compilers.expectation.blocks.fast import E2, E11
+from netsor.compilers.expectation.blocks.law import Law, Variance, diagonal
+from netsor.compilers.expectation.blocks.work import Work, covers, untracked
 from netsor.compilers.expectation.quadrature.several import joint
 from netsor.compilers.expectation.radial import radial, radial_single
 from netsor.compilers.runtime.boxes import adjoint, box, forward
+from netsor.compilers.runtime.each import Each
 from netsor.compilers.runtime.positions import (
     equal,
     equal_sizes,
@@ -52,68 +54,32 @@ from netsor.compilers.runtime.positions import (
 )
 
 __all__ = [
-    "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "adjoint", "at", "box", "combine", "contract", "cos", "equal",
-    "equal_sizes", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "function", "gaussian", "gram", "grid",
-    "inside", "inverse", "joint", "named", "of_samples", "placed", "position", "power", "radial", "radial_single",
-    "ranked", "relu_power", "scaled", "shaped", "shorter", "sin", "softmax", "square", "strided", "table", "tabulate",
-    "take", "times_power", "total", "values", "values_at", "wavefront", "window", "windows",
+    "E1", "E2", "E11", "Each", "Fn", "Inputs", "Lattice", "Variance", "Work", "adjoint", "at", "box", "combine",
+    "contract", "cos", "equal", "equal_sizes", "erf", "evaluate", "exp", "exp_left", "fit", "forward", "function",
+    "gaussian", "gram", "grid", "inside", "inverse", "joint", "law", "named", "of_samples", "placed", "position",
+    "power", "radial", "radial_single", "ranked", "relu_power", "scaled", "shaped", "shorter", "sin", "softmax",
+    "square", "strided", "table", "tabulate", "take", "times_power", "total", "values", "values_at", "wavefront",
+    "window", "windows",
 ]  # fmt: skip
-
-
-class Each:
-    """The quantities of every input of one batch; `constants` name those without a sample dimension.
-
-    `results` are scalars that the program returns, by the program's name.
-    """
-
-    def __init__(
-        self, data: Inputs, constants: tuple[str, ...] = (), results: Mapping[str, Tensor] | None = None, **values: Any
-    ) -> None:
-        self.data, self.constants, self.values, self.results = data, constants, values, results or {}
-        self.__dict__.update(values)
-
-    def rows(self, part: Part) -> Each:
-        """Some of the inputs as the first ones of pairs: tensors [n, 1, ...]."""
-        return self._moved(self.data.rows(part), part, 1)
-
-    def cols(self, part: Part, aligned: bool = False) -> Each:
-        """Some of the inputs as the second ones: [1, m, ...], or, one for each of the first, [n, 1, ...]."""
-        return self._moved(self.data.cols(part, aligned), part, 1 if aligned else 0)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Each], data: Inputs) -> Each:
-        """The quantities of inputs that have been computed in parts, one after the other."""
-        first = parts[0]
-
-        def whole(name: str, each: list[Any]) -> Any:
-            return each[0] if first.shared(name, each[0]) else torch.cat(each)
-
-        values = {k: whole(k, [p.values[k] for p in parts]) for k in first.values}
-        results = {k: whole(k, [p.results[k] for p in parts]) for k in first.results}
-        arrays = {k: data.arrays[k] if k in data.arrays else torch.cat([p.data.arrays[k] for p in parts])
-                  for k in first.data.arrays}  # fmt: skip
-        return cls(data.having(arrays), first.constants, results, **values)
-
-    def shared(self, name: str, value: Any) -> bool:
-        """Does a quantity stand once for all inputs?"""
-        return name in self.constants or not isinstance(value, Tensor) or value.shape[0] == 1 != self.data.samples
-
-    def _moved(self, data: Inputs, part: Part, dim: int) -> Each:
-        return Each(data, self.constants, None, **{k: self._sliced(k, v, part, dim) for k, v in self.values.items()})
-
-    def _sliced(self, name: str, value: Any, part: Part, dim: int) -> Any:
-        if name in self.constants or not isinstance(value, Tensor):
-            return value
-        return (value if value.shape[0] == 1 != self.data.samples else value[part]).unsqueeze(dim)
 
 
 # ---------------------------------------------------------------- data
 
 
-def gram(subscripts: str, x: Tensor, y: Tensor) -> Tensor:
-    """⟨x, y⟩ / d over the feature axis, by einsum; an input with itself in the same way in every block."""
+def law(
+    work: Work | None, one: Any, two: Any, cov: Any, m1: Any = None, m2: Any = None, same: bool = False
+) -> Law:  # fmt: skip
+    """(u, v) of variances `one` and `two`, a covariance and means; `same`: one variable of two inputs."""
+    return Law(work or Work(), one, two, cov, m1, m2, same)
+
+
+def gram(subscripts: str, x: Tensor, y: Tensor, work: Work | None = None) -> Tensor:
+    """⟨x, y⟩ / d over the feature axis, by einsum; an input with itself in the same way in every block.
+
+    `work` is given where x and y are one array of the inputs.
+    """
     out = torch.einsum(subscripts, x, y)
-    if subscripts.startswith("nm") and same_inputs(x, y):
+    if work is not None and work.own:
         own = torch.arange(len(x), device=x.device)
         out[own, own] = torch.einsum(subscripts.replace("m", ""), x[:, 0], y[0])  # as for every input alone
         first, second = (part[2:-1] for part in subscripts.split("->")[0].split(","))
@@ -128,11 +94,15 @@ def ranked(x: Any, data: Inputs, rank: int) -> Tensor:
     return t.reshape((1,) * (rank - t.dim()) + tuple(t.shape[max(0, t.dim() - rank) :]))
 
 
-def fit(x: Tensor, *dims: tuple[int, int] | tuple[int, int, int]) -> Tensor:
+def fit(x: Any, *dims: tuple[int, ...]) -> Any:
     """Dimensions `(dim, size)` cut, or filled with zeros, to the given sizes.
 
     With `(dim, size, own)` the axis has `own` elements: a dimension of size 1 that stands for several equal ones stays.
     """
+    if isinstance(x, Variance):
+        if any(x.shape[d] < size for d, size, *_ in dims):
+            return Variance(fit(x.k, *dims))
+        return x.view(lambda t, front: fit(t, *((front + d, size, *own) for d, size, *own in dims)))
     for dim, size, *own in dims:
         have = x.shape[dim]
         if have > size:
@@ -142,8 +112,10 @@ def fit(x: Tensor, *dims: tuple[int, int] | tuple[int, int, int]) -> Tensor:
     return x
 
 
-def take(x: Tensor, leads: int, rank: int, *index: Any) -> Tensor:
+def take(x: Any, leads: int, rank: int, *index: Any) -> Any:
     """x[…, index] behind the sample dimensions, with `rank` dimensions; zero where an index is outside."""
+    if isinstance(x, Variance):
+        return Variance(take(x.k, leads, rank, *index), gathered=True)
     device = x.device
     tensors = [torch.as_tensor(i, device=device) for i in index]
     tensors = [t.reshape((1,) * (rank - t.dim()) + tuple(t.shape)) for t in tensors]
@@ -218,19 +190,16 @@ def times(x: Any, *factors: Any) -> Any:
     return x
 
 
-def product(x: Any, *factors: Any) -> Any:
-    """The product, in memory of its own."""
-    first, *rest = factors
-    if not _holds(x, first):
-        return times(x * first, *rest)
-    return times(torch.mul(x, first, out=empty(x.shape, x)), *rest)
+def product(work: Work, x: Any, y: Any) -> Any:
+    """x·y, in memory that another tensor of the block has left."""
+    return torch.mul(x, y, out=work.empty(x.shape, x)) if _holds(x, y) else x * y
 
 
-def add(x: Any, y: Any, alpha: float = 1) -> Any:
-    """x + αy, in memory of its own."""
+def add(work: Work, x: Any, y: Any, alpha: float = 1) -> Any:
+    """x + αy, in memory that another tensor of the block has left."""
     if not _holds(x, y):
         return x + y if alpha == 1 else x + alpha * y
-    return torch.add(x, y, alpha=alpha, out=empty(x.shape, x))
+    return torch.add(x, y, alpha=alpha, out=work.empty(x.shape, x))
 
 
 def axpby(alpha: float, x: Any, beta: float, y: Any) -> Any:
@@ -382,10 +351,11 @@ class Lattice:
         return torch.movedim(self.values, (2, 3), tuple(2 + p for p in self.places))
 
 
-def at(x: Tensor, leads: int, *index: tuple[int, Tensor]) -> Tensor:
+def at(x: Any, leads: int, *index: tuple[int, Tensor]) -> Any:
     """x at vectors of positions in some dimensions: `[…, positions, other dimensions]`; zero outside."""
+    if isinstance(x, Variance):
+        return _variances_at(x, leads, index)
     dims = [leads + p for p, _ in index]
-    given = x
     x = torch.movedim(x, dims, list(range(leads, leads + len(dims))))
     valid = torch.ones((), dtype=torch.bool, device=x.device)
     clipped = []
@@ -395,11 +365,14 @@ def at(x: Tensor, leads: int, *index: tuple[int, Tensor]) -> Tensor:
         clipped.append(t.clamp(0, size - 1))
     picked = x[(slice(None),) * leads + tuple(clipped)]
     if bool(valid.all()):
-        own = current()
-        if own is not None and given._base is not None and 1 in given.shape[:2] and untracked(given):
-            own.picked(picked, given, lambda values, front: at(values, leads + front, *index))
         return picked
     return picked * valid.to(x.dtype).view(-1, *[1] * (picked.dim() - leads - 1))
+
+
+def _variances_at(x: Variance, leads: int, index: Sequence[tuple[int, Tensor]]) -> Variance:
+    if all(bool(((t >= 0) & (t < x.shape[leads + p])).all()) for p, t in index):
+        return x.view(lambda t, front: at(t, leads + front, *index), gathered=True)
+    return Variance(at(x.k, leads, *index), gathered=True)
 
 
 # ---------------------------------------------------------------- evaluation

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation.blocks.scratch import empty, untracked
+from netsor.compilers.expectation.blocks.work import Work, untracked
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,11 @@ def adjoint(dim: int, offsets: tuple[int, ...], stride: int, size: int, wrap: bo
     return Move(dim, offsets, stride, size, wrap, True)
 
 
-def box(x: Tensor, leads: int, *moves: Move) -> Tensor:
+def box(x: Tensor, leads: int, *moves: Move, work: Work | None = None) -> Tensor:
     """Σ over taps of x moved along all dimensions of `moves` by the same tap; outside counts as zero."""
+    work = work or Work()
     for group in separated(moves):
-        x = _wrapping(x, leads, group) if any(m.wrap for m in group) else _box(x, leads, group)
+        x = _wrapping(work, x, leads, group) if any(m.wrap for m in group) else _box(work, x, leads, group)
     return x
 
 
@@ -104,12 +105,12 @@ def _plan(
     return tuple(after), copied, parts
 
 
-def _box(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
+def _box(work: Work, x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
     steps = _steps(x.shape, leads, moves) if untracked(x) else None
     if steps is not None:
-        return _flat(x.contiguous(), *steps)
+        return _flat(work, x.contiguous(), *steps)
     shape, copied, parts = _plan(x.shape, leads, moves)
-    out = empty(torch.Size(shape), x)
+    out = work.empty(torch.Size(shape), x)
     if copied:
         out.copy_(x)
     else:
@@ -170,9 +171,9 @@ def _inside(step: Step, dtype: torch.dtype, device: torch.device) -> Tensor:
     return out.flatten()
 
 
-def _flat(x: Tensor, size: int, still: bool, steps: tuple[Step, ...]) -> Tensor:
+def _flat(work: Work, x: Tensor, size: int, still: bool, steps: tuple[Step, ...]) -> Tensor:
     source = x.view(-1, size)
-    out = empty(x.shape, x).view(-1, size)
+    out = work.empty(x.shape, x).view(-1, size)
     if not (still and steps):
         out.copy_(source) if still else out.zero_()
     for i, step in enumerate(steps):
@@ -188,7 +189,7 @@ def _flat(x: Tensor, size: int, still: bool, steps: tuple[Step, ...]) -> Tensor:
     return out.view(x.shape)
 
 
-def _wrapping(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
+def _wrapping(work: Work, x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
     """The box when some dimension wraps: moved along it tap by tap, and along the others together."""
     around = [m for m in moves if m.wrap]
     total: Tensor | None = None
@@ -197,7 +198,7 @@ def _wrapping(x: Tensor, leads: int, moves: tuple[Move, ...]) -> Tensor:
         for m in around:
             source = _wrapped(m, tap, source, leads + m.dim)
         rest = tuple(replace(m, offsets=(m.offsets[tap],)) for m in moves if not m.wrap)
-        found = _box(source, leads, rest) if rest else source
+        found = _box(work, source, leads, rest) if rest else source
         total = found if total is None else total + found
     assert total is not None
     return total

@@ -6,9 +6,9 @@ from netsor.compilers.store.cluster import connected
 from netsor.compilers.store.draws import Draws, SampledTask
 from netsor.compilers.store.fill import gram
 from netsor.compilers.store.lazy import StoredGram, StoredKernel, open_gram
-from netsor.compilers.store.task import Client, Hands, Task, chosen_tile, refuse, refuse_hands
+from netsor.compilers.store.task import Client, Hands, Task, chosen_tile, refuse, refuse_cluster
 
 __all__ = [
     "Client", "Draws", "Hands", "SampledTask", "StoredGram", "StoredKernel", "Task", "chosen_tile", "connected", "gram",
-    "open_gram", "refuse", "refuse_hands",
+    "open_gram", "refuse", "refuse_cluster",
 ]  # fmt: skip

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,8 @@ from netsor.compilers.sampler.normals import Normals
 from netsor.compilers.store.files import Report, Store, damaged, writing
 from netsor.compilers.store.identity import Identity
 from netsor.compilers.store.layout import STATE, Block
-from netsor.compilers.store.task import LARGEST, Task
+from netsor.compilers.store.task import LARGEST, Hands, Task, one_thread
+from netsor.compilers.store.workers import dealt
 from netsor.compilers.store.zarr import put_whole
 from netsor.errors import Diagnostic, InputError
 
@@ -38,6 +41,19 @@ DRAWS, ROUNDS = "draws", "rounds.json"
 RUNS = 256  # scrambles that a block is the mean of, at most
 SHARE = 4  # they take at most one part in so many of the memory
 Part = tuple[str, int, int]  # "pairs" and a block; "first" or "second" and the inputs with themselves
+
+
+@dataclass(frozen=True)
+class Scramble:
+    """So many draws along so many directions, by its number, and the parts of its kernels that are to be written."""
+
+    count: int
+    directions: int
+    number: int
+    parts: tuple[Part, ...]
+
+
+Deal = Callable[[Sequence[Scramble]], Generator[object]]  # has them drawn, and yields once for each
 
 
 @dataclass
@@ -64,15 +80,15 @@ class Draws:
 
     # ------------------------------------------------------------ all draws
 
-    def make(self, store: Store, todo: Sequence[Block]) -> None:
+    def make(self, store: Store, todo: Sequence[Block], deal: Deal) -> None:
         """Draw until the tolerance is met for all pairs, and have what the blocks to do are the means of."""
         self.folder, self.tile = store.path / STATE / DRAWS, store.layout.tile
-        sampling = self._sampling(self.one, self.two)
+        sampling = self.sampling
         made: list[_Stored] = []
 
         def scrambles(*plain: Any) -> _Stored:
             make: Any = _Stored
-            made.append(make(*plain, self, sampling, store))
+            made.append(make(*plain, self, store, deal))
             return made[0]
 
         with torch.no_grad(), Progress(kept=self._kept):
@@ -94,6 +110,26 @@ class Draws:
             return None
         why = self.why
         return lambda plan: warn(self.program.name, self.get, why, plan)
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        return self._sampling(self.one, self.two)
+
+    def draw(self, scramble: Scramble, store: Store) -> None:
+        """Draw the variables of all inputs once, and write the kernels of some parts."""
+        count, number = scramble.count, scramble.number
+        normals = Normals(count, scramble.directions, self.options["seed"], number, self.one.device)
+        with torch.no_grad():
+            drawn = self.sampling.paths.draw(normals)
+            for part in scramble.parts:
+                self.write(part, count, number, self._values(drawn, part, store))
+
+    def _values(self, drawn: Any, part: Part, store: Store) -> Quantities:
+        side, i, j = part
+        rows, cols = store.layout.slices((i, j))
+        if side == "pairs":
+            return self.sampling.request.block(drawn, rows, cols)
+        return self.sampling.request.own(drawn, side == "second", cols if side == "second" else rows)
 
     def _sampling(self, one: Inputs, two: Inputs | None) -> Sampling:
         return Sampling.of(self.program, one.arrays, None if two is None else two.arrays, self.get, one.device)
@@ -161,8 +197,8 @@ class _Stored(Scrambles[Quantity]):
     """Scrambles whose kernels are in files; a round that has ended is not gone through again."""
 
     draws: Draws
-    sampling: Sampling
     store: Store
+    deal: Deal
 
     def __call__(self, count: int, numbers: range, kept: dict[int, Quantities]) -> Estimate[Quantity]:
         key = f"{count} {len(numbers)}"
@@ -181,18 +217,10 @@ class _Stored(Scrambles[Quantity]):
         lacking = {i: [p for p in parts if not self.draws.file(p, count, i).exists()] for i in numbers}
         todo = {i: some for i, some in lacking.items() if some}
         self.shown.goal(self.shown.count + count * len(todo))
-        for number, some in todo.items():
-            drawn = self.sampling.paths.draw(Normals(count, self.directions, self.seed, number, self.device))
-            for part in some:
-                self.draws.write(part, count, number, self._values(drawn, part))
-            self.shown.done(count)
-
-    def _values(self, drawn: Any, part: Part) -> Quantities:
-        side, i, j = part
-        rows, cols = self.store.layout.slices((i, j))
-        if side == "pairs":
-            return self.sampling.request.block(drawn, rows, cols)
-        return self.sampling.request.own(drawn, side == "second", cols if side == "second" else rows)
+        scrambles = [Scramble(count, self.directions, number, tuple(some)) for number, some in todo.items()]
+        with closing(self.deal(scrambles)) as drawn:
+            for _ in drawn:
+                self.shown.done(count)
 
     def _sides(self) -> list[Part]:
         rows, cols = self.store.layout.grid
@@ -237,8 +265,19 @@ class SampledTask(Task):
 
     draws: Draws
 
-    def begin(self, store: Store, todo: list[Block]) -> None:
-        self.draws.make(store, todo)
+    def begin(self, store: Store, todo: list[Block], hands: Hands) -> None:
+        self.draws.make(store, todo, lambda scrambles: dealt(self, store, hands.processes, scrambles))
+
+    def having(self, one: Inputs, two: Inputs | None) -> SampledTask:
+        return replace(self, one=one, two=two, draws=replace(self.draws, one=one, two=two))
+
+    def write(self, store: Store, what: Block | Scramble) -> None:
+        """A block, or the kernels of a scramble, which are kept until the blocks are their means."""
+        if isinstance(what, Scramble):
+            with one_thread(), writing(store.path):
+                self.draws.draw(what, store)
+        else:
+            super().write(store, what)
 
     def end(self, store: Store) -> None:
         self.draws.folder = store.path / STATE / DRAWS

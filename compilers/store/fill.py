@@ -15,7 +15,7 @@ from netsor.compilers.store.identity import difference
 from netsor.compilers.store.layout import Block
 from netsor.compilers.store.lazy import StoredGram, stored
 from netsor.compilers.store.task import Hands, Task, one_thread
-from netsor.compilers.store.workers import shared
+from netsor.compilers.store.workers import dealt
 from netsor.errors import InputError
 
 Sides = Callable[[Limits, int, int | None], int]  # limits, processes, the tile of a store that exists
@@ -35,7 +35,7 @@ def gram(task: Task, sides: Sides, path: str | Path, limits: Limits, hands: Hand
         with found.locked():
             todo = found.missing()
             with one_thread():
-                task.begin(found, todo)
+                task.begin(found, todo, hands)
             _fill(task, found, todo, limits, hands)
     task.end(found)
     return stored(found)
@@ -80,12 +80,4 @@ def _done(
 ) -> Generator[Block]:  # fmt: skip
     if hands.client is not None:
         return clustered(task, store, hands.client, todo, ready)
-    if hands.processes > 1 and len(todo) > 1:
-        return shared(task, store, min(hands.processes, len(todo)), todo, ready)
-    return _by_one(task, store, todo)
-
-
-def _by_one(task: Task, store: Store, todo: list[Block]) -> Generator[Block]:
-    for block in todo:
-        task.write(store, block)
-        yield block
+    return dealt(task, store, hands.processes, todo, ready)

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Set
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, BinaryIO, NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol
 
 import torch
 
@@ -32,7 +32,7 @@ from netsor.compilers.store.processes import main
 main()
 """
 
-Life = Callable[[BinaryIO, BinaryIO], None]  # reads orders until there are none, and answers each
+Life = Callable[[IO[bytes], IO[bytes]], None]  # reads orders until there are none, and answers each
 
 
 Failure = tuple[type[Exception], Any] | None  # an error as it travels: its class and what it says
@@ -91,7 +91,7 @@ class Fork:
 class Process:
     """A child, and our ends of its pipes. Orders and answers may pass in any thread, the rest is for the parent's."""
 
-    def __init__(self, child: Child, orders: BinaryIO, answers: BinaryIO) -> None:
+    def __init__(self, child: Child, orders: IO[bytes], answers: IO[bytes]) -> None:
         self.child, self._orders, self._answers = child, orders, answers
 
     def send(self, order: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -42,16 +42,20 @@ class Task:
     def other(self) -> Inputs:
         return self.one if self.two is None else self.two
 
-    def begin(self, store: Store, todo: list[Block]) -> None:
+    def begin(self, store: Store, todo: list[Block], hands: Hands) -> None:
         """What comes before the blocks to do."""
+
+    def having(self, one: Inputs, two: Inputs | None) -> Task:
+        """The same of other inputs."""
+        return replace(self, one=one, two=two)
 
     def end(self, store: Store) -> None:
         """What is not needed once all blocks are there."""
 
-    def write(self, store: Store, block: Block) -> None:
+    def write(self, store: Store, what: Block) -> None:
         """A block computed and written."""
         with one_thread():
-            store.write(block, *self.block(*store.layout.slices(block)))
+            store.write(what, *self.block(*store.layout.slices(what)))
 
     def block(self, rows: slice, cols: slice) -> tuple[dict[Key, Any], Report]:
         """A block as numpy arrays by key, and how it was computed."""
@@ -114,13 +118,13 @@ def refuse_pairs(name: str) -> UnsupportedError:
     )  # fmt: skip
 
 
-def refuse_hands(name: str, hands: Hands, why: Diagnostic | None) -> None:
-    """UnsupportedError when a sampled kernel is to be computed by several processes."""
-    if hands != Hands():
+def refuse_cluster(name: str, hands: Hands, why: Diagnostic | None) -> None:
+    """UnsupportedError when a sampled kernel is to be computed by the workers of a cluster."""
+    if hands.client is not None:
         reason = "" if why is None else f" ({why.message})"
         raise UnsupportedError(
-            f"{name} is sampled{reason}, with draws of all inputs together, which one process makes", code="NT702",
-            severity="error", hint="leave out processes= and engine=",
+            f"{name} is sampled{reason}, with draws of all inputs together, which the processes of one machine make",
+            code="NT702", severity="error", hint="processes= in the place of engine= and client=",
         )  # fmt: skip
 
 

@@ -5,26 +5,25 @@ from __future__ import annotations
 import pickle
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import torch
 
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.store.files import Store, writing
-from netsor.compilers.store.layout import Block
 from netsor.compilers.store.processes import Ended, Failure, Process, failure_of, forked, may_fork, raised, spawned
 from netsor.compilers.store.task import Task
 from netsor.errors import InputError
 
-Done = SimpleQueue[Block | Exception]
+Done = SimpleQueue[Any]  # what is done, or an exception
 
 
 @dataclass(frozen=True)
@@ -62,20 +61,20 @@ class Order:
     def written(task: Task, path: Path, folder: Path, device: torch.device | None = None) -> Order:
         one = Kept.written(task.one, folder, "x1", device)
         two = None if task.two is None else Kept.written(task.two, folder, "x2", device)
-        return Order(replace(task, one=one.empty, two=None if two is None else two.empty), one, two, path)
+        return Order(task.having(one.empty, None if two is None else two.empty), one, two, path)
 
     def read(self) -> tuple[Task, Store]:
-        task = replace(self.bare, one=self.one.read(), two=None if self.two is None else self.two.read())
-        return task, Store(self.path)
+        return self.bare.having(self.one.read(), None if self.two is None else self.two.read()), Store(self.path)
 
 
 # ---------------------------------------------------------------- the caller
 
 
-def shared(
-    task: Task, store: Store, count: int, todo: list[Block], ready: Callable[[], None]
-) -> Generator[Block]:  # fmt: skip
-    """The blocks as they are done by this process and `count - 1` others."""
+def dealt(
+    task: Task, store: Store, count: int, todo: Sequence[Any], ready: Callable[[], None] = lambda: None
+) -> Generator[Any]:
+    """Blocks, or what else the task writes, as they are done by this process and `count - 1` others."""
+    count = min(count, len(todo))
     waiting, done, left = deque(todo), Done(), len(todo)
     with _others(task, store, count - 1) as others, _served(others, waiting, done):
         ready()
@@ -85,20 +84,21 @@ def shared(
                 task.write(store, own)
                 done.put(own)
             while True:  # one, and what else there is
-                yield _block(done.get(), store.path)
+                yield _checked(done.get(), store.path)
                 left -= 1
                 if done.empty():
                     break
 
 
-def _next(waiting: deque[Block]) -> Block | None:
+def _next(waiting: deque[Any]) -> Any:
+    """None when there is nothing more to do."""
     try:
         return waiting.popleft()
     except IndexError:
         return None
 
 
-def _block(found: Block | Exception, path: Path) -> Block:
+def _checked(found: Any, path: Path) -> Any:
     if isinstance(found, Ended):
         raise InputError(
             f"a process that computes blocks of {path} ended {found.process.how()}", code="NT641",
@@ -110,7 +110,7 @@ def _block(found: Block | Exception, path: Path) -> Block:
 
 
 @contextmanager
-def _served(others: list[Process], waiting: deque[Block], done: Done) -> Generator[None]:
+def _served(others: list[Process], waiting: deque[Any], done: Done) -> Generator[None]:
     """Inside, each process is given the next block when it is idle. At the end all are ended."""
     threads = [Thread(target=_serve, args=(process, waiting, done), daemon=True) for process in others]
     try:
@@ -124,7 +124,7 @@ def _served(others: list[Process], waiting: deque[Block], done: Done) -> Generat
             thread.join()
 
 
-def _serve(process: Process, waiting: deque[Block], done: Done) -> None:
+def _serve(process: Process, waiting: deque[Any], done: Done) -> None:
     try:
         raised(process.answer())  # it has begun
         while (block := _next(waiting)) is not None:
@@ -142,7 +142,9 @@ def _serve(process: Process, waiting: deque[Block], done: Done) -> None:
 def _others(task: Task, store: Store, count: int) -> Generator[list[Process]]:
     """So many processes that have begun: copies of this one where that is safe."""
     with ExitStack() as held:
-        if may_fork():
+        if count < 1:
+            starts = []
+        elif may_fork():
             life = partial(_compute, task, store, None)
             starts = [partial(forked, life)] * count
         else:
@@ -167,7 +169,7 @@ def _ended(start: Callable[[], Process]) -> Generator[Process]:
         process.close()
 
 
-def _begin(number: int, order: Order, orders: BinaryIO, answers: BinaryIO) -> None:
+def _begin(number: int, order: Order, orders: IO[bytes], answers: IO[bytes]) -> None:
     """The life of an interpreter of its own, the one with this number."""
     device = order.one.device
     if device.type == "cuda" and device.index is None:
@@ -176,7 +178,7 @@ def _begin(number: int, order: Order, orders: BinaryIO, answers: BinaryIO) -> No
     _compute(task, store, failure_of(lambda: task.layout(1)), orders, answers)  # derives and compiles
 
 
-def _compute(task: Task, store: Store, failure: Failure, orders: BinaryIO, answers: BinaryIO) -> None:
+def _compute(task: Task, store: Store, failure: Failure, orders: IO[bytes], answers: IO[bytes]) -> None:
     """Say that it has begun, then compute and write blocks as they are given."""
     torch.set_num_threads(1)
     while True:

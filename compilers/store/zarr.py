@@ -82,7 +82,7 @@ def write_chunk(file: Path, chunk: Shape, dtype: str, values: Any) -> None:
     if values.shape != chunk:
         whole = np.full(chunk, np.nan, dtype)
         whole[tuple(map(slice, values.shape))] = values
-    data = np.ascontiguousarray(whole, np.dtype(dtype).newbyteorder("<"))
+    data: Any = np.ascontiguousarray(whole, np.dtype(dtype).newbyteorder("<"))
 
     def write(opened: BinaryIO) -> None:
         opened.write(data)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import sympy as sp
@@ -14,6 +15,7 @@ from netsor.errors import ProgramError, caller_location
 from netsor.facts import merge_dims, transposes
 from netsor.functions import Function, constant, exact, proposed
 from netsor.text.readings import Readings
+from netsor.types import inferred
 
 if TYPE_CHECKING:
     from netsor.build.program import Program
@@ -170,11 +172,6 @@ class Expr:
             raise _error(f"{self.var} has no axis {found.name} (its axes: {names})", "NT107")
         return found
 
-    def _like(self, dims: tuple[ir.Dim, ...], of: ir.Var | None = None) -> ir.Var:
-        source = of or self.var
-        kind: ir.Kind = source.kind if source.kind in ("C", "X") else "H"
-        return self.program.new_var(None, kind, source.rows, None, dims)
-
     def sum(self, axis: hints.Axes, *more: hints.AxisLike) -> Expr:
         """The sum over one axis or several."""
         return self._reduced((axis, *more), "sum")
@@ -195,35 +192,42 @@ class Expr:
 
     def _reduce(self, axis: hints.AxisLike, op: Literal["sum", "mean", "max"]) -> Expr:
         found = self.has_axis(axis)
-        out = self._like(tuple(d for d in self.var.dims if d.axis != found))
-        return self.program.add(ir.Reduce(out, self.var, found, op, caller_location()))
+        return self.indexed(lambda out, of: ir.Reduce(out, of, found, op))
+
+    def indexed(
+        self, make: Callable[[ir.Var, ir.Var], ir.IndexForm | ir.Reduce], sizes: Mapping[ir.Axis, ir.Size] | None = None
+    ) -> Expr:
+        """A line make(out, of) of this vector: the form decides the axes, and their sizes where none are stated."""
+        of, stated = self.var, sizes or {}
+        like = inferred(make(of, of)) or of
+        dims = tuple(ir.Dim(d.axis, stated.get(d.axis, d.size)) for d in like.dims)
+        out = self.program.new_var(None, like.kind, like.rows, None, dims)
+        return self.program.add(replace(make(out, of), loc=caller_location()))
 
     def at(self, axis: hints.AxisLike, index: int) -> Expr:
         """The element at `index`; −1 is each sample's own last."""
         found = self.has_axis(axis)
-        out = self._like(tuple(d for d in self.var.dims if d.axis != found))
-        return self.program.add(ir.At(out, self.var, found, int(index), caller_location()))
+        return self.indexed(lambda out, of: ir.At(out, of, found, int(index)))
 
     def place(self, axis: hints.AxisLike, index: int, size: ir.Size | None = None) -> Expr:
         """The family that is this vector at `index` and the zero vector elsewhere."""
         (dim,) = self.program.dims_of((axis,))
         if dim.axis in self.var.axes:
             raise _error(f"{self.var} already has the axis {dim.axis.name}", "NT107")
-        out = self._like((*self.var.dims, dim if size is None else ir.Dim(dim.axis, size)))
-        return self.program.add(ir.Place(out, self.var, dim.axis, int(index), caller_location()))
+        sizes = {dim.axis: dim.size if size is None else size}
+        return self.indexed(lambda out, of: ir.Place(out, of, dim.axis, int(index)), sizes)
 
     def shift(self, axis: hints.AxisLike, by: int = 1) -> Expr:
         """y[t] = x[t − by], the zero vector outside."""
         found = self.has_axis(axis)
-        return self.program.add(ir.Shift(self._like(self.var.dims), self.var, found, by, caller_location()))
+        return self.indexed(lambda out, of: ir.Shift(out, of, found, by))
 
     def rename(self, axes: hints.ByAxis[str] | hints.ByAxis[ir.Axis] | hints.ByAxis[hints.AxisLike]) -> Expr:
         """The same family with axes renamed."""
         table = {self.has_axis(a): self._renamed(a, b) for a, b in axes.items()}
-        dims = tuple(ir.Dim(table.get(d.axis, d.axis), d.size) for d in self.var.dims)
-        if len({d.axis for d in dims}) < len(dims):
+        if len({table.get(a, a) for a in self.var.axes}) < len(self.var.axes):
             raise _error("two axes of one variable would have the same name", "NT107")
-        return self.program.add(ir.Rename(self._like(dims), self.var, tuple(table.items()), caller_location()))
+        return self.indexed(lambda out, of: ir.Rename(out, of, tuple(table.items())))
 
     def _renamed(self, old: hints.AxisLike, new: hints.AxisLike) -> ir.Axis:
         if isinstance(new, str) and new not in {a.name for a in self.program.axes}:
@@ -245,12 +249,11 @@ class Expr:
         read = tuple(d for a in found for d in self.var.dims if d.axis == a)
         plan = resolve(read, size, offsets, stride, padding, dilation, caller_location())
         tap = self.program.fresh_axis(name, len(plan.offsets))
-        table = dict(zip(found, plan.sizes, strict=True))
-        dims = tuple(ir.Dim(d.axis, table.get(d.axis, d.size)) for d in self.var.dims)
-        out = self._like((*dims, ir.Dim(tap, len(plan.offsets))))
         mode: Literal["zero", "wrap", "drop"] = "wrap" if plan.wrap else outside
-        line = ir.Window(out, self.var, found, tap, plan.offsets, plan.stride, mode, caller_location())
-        return self.program.add(line)
+        return self.indexed(
+            lambda out, of: ir.Window(out, of, found, tap, plan.offsets, plan.stride, mode),
+            dict(zip(found, plan.sizes, strict=True)),
+        )
 
 
 class Matrix:

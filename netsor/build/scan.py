@@ -87,7 +87,7 @@ def _trace(
         handle = p.add(ir.Shift(out, out, axis, -1 if reverse else 1, caller_location()))
         shifts.append(out)
         if init is not None:
-            handle = handle + _placed(p, init, next(d for d in dims if d.axis == axis), -1 if reverse else 0)
+            handle = handle + _placed(init, next(d for d in dims if d.axis == axis), -1 if reverse else 0)
         previous.append(handle)
     value = step(*previous)
     values = (value,) if isinstance(value, Expr) else tuple(value)
@@ -98,8 +98,6 @@ def _trace(
     return shifts, [p.var_of(v) for v in values]
 
 
-def _placed(p: Program, init: Expr, dim: ir.Dim, index: int) -> Expr:
+def _placed(init: Expr, dim: ir.Dim, index: int) -> Expr:
     """The family that is the initial state at the first element; its size may not be known yet."""
-    of = init.var
-    out = p.new_var(None, "C" if of.kind == "C" else "H", of.rows, None, (*of.dims, dim))
-    return p.add(ir.Place(out, of, dim.axis, index, caller_location()))
+    return init.indexed(lambda out, of: ir.Place(out, of, dim.axis, index), {dim.axis: dim.size})

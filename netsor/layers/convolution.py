@@ -92,12 +92,13 @@ def conv_transposed(
             + p.origins((target.var, x.var), caller_location()),
         )  # fmt: skip
     tap = ir.Dim(p.fresh_axis("k", len(plan.offsets)), len(plan.offsets))
-    y = (p.matrix(name, n, x, var=var, axes=(tap,), **array) @ x).var
-    dims = tuple(dim_of(target, d.axis) if d.axis in found else d for d in y.dims if d != tap)
-    out = p.new_var(None, "H", y.rows, None, dims)
+    y = p.matrix(name, n, x, var=var, axes=(tap,), **array) @ x
     outside: Literal["zero", "wrap"] = "wrap" if plan.wrap else "zero"
-    line = ir.Unwindow(out, y, found, tap.axis, plan.offsets, plan.stride, outside, caller_location())
-    return with_bias(p.add(line), n, name, bias_var, array)
+    line = y.indexed(
+        lambda out, of: ir.Unwindow(out, of, found, tap.axis, plan.offsets, plan.stride, outside),
+        {a: dim_of(target, a).size for a in found},
+    )
+    return with_bias(line, n, name, bias_var, array)
 
 
 def _pool(windows: hints.ByAxis[int]) -> tuple[tuple[hints.AxisLike, ...], tuple[int, ...]]:

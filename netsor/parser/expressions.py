@@ -8,14 +8,16 @@ from typing import Any, assert_never
 import sympy as sp
 
 from netsor import ir
+from netsor.indexing import index_map
 from netsor.parser import syntax as sx
 from netsor.parser.coordinatewise import Evaluator, is_pi
 from netsor.parser.indices import Around, Earlier, Whole, Windows, apply_indices, axis_token, read_index
 from netsor.parser.scope import Scope, Target
 from netsor.sizes import axis_dim
+from netsor.text.notation import CALLED, Called
 from netsor.types import inferred
 
-FORMS = ("moment", "dot", "sum", "mean", "max", "softmax", "place", "unwindow")
+FORMS = ("moment", "dot", "sum", "mean", "max", "softmax", *CALLED, "unwindow")
 
 
 class Reader:
@@ -126,10 +128,10 @@ class Reader:
                 return self.expression(product, target, moment=True)
             case "softmax":
                 return self._softmax(node, target)
-            case "place":
-                return self._place(node, target)
             case "unwindow":
                 return self._unwindow(node, target)
+            case name if name in CALLED:
+                return self._called(node, CALLED[name], target)
             case _:
                 return self._reduce(node, target)
 
@@ -165,12 +167,19 @@ class Reader:
         self.has_axis(node, of, axis)
         return self.scope.add(lambda out: ir.Softmax(out, of, axis, mask[0] if mask else None), target, node.token)
 
-    def _place(self, node: sx.Call, target: Target | None) -> ir.Var:
-        item = self._one(node)
-        if not isinstance(item, sx.Placed):
-            raise self.scope.parse_error(item.token, "NT004", "place names an axis and an element", "place[t = 0](x)")
-        of, axis = self.operand(node.args[0]), self.scope.axis(item.token)
-        return self.scope.add(lambda out: ir.Place(out, of, axis, item.index), target, node.token)
+    def _called(self, node: sx.Call, form: Called, target: Target | None) -> ir.Var:
+        item, index = self._one(node), 0
+        if not form.indexed:
+            token = axis_token(self.scope, item)
+        elif isinstance(item, sx.Placed):
+            token, index = item.token, item.index
+        else:
+            wanted = f"{node.name}[t = 0](x)"
+            raise self.scope.parse_error(item.token, "NT004", f"{node.name} names an axis and an element", wanted)
+        of, axis = self.operand(node.args[0]), self.scope.axis(token)
+        if not index_map(form.make(of, of, axis, index)).transposed:
+            self.has_axis(node, of, axis)
+        return self.scope.add(lambda out: form.make(out, of, axis, index), target, node.token)
 
     def _unwindow(self, node: sx.Call, target: Target | None) -> ir.Var:
         of = self.operand(node.args[0])

@@ -7,13 +7,13 @@ shifts cut, the loop's body is ordered in the same way, so several axes nest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from netsor import ir
 from netsor.errors import ProgramError
-from netsor.facts import closure, inputs_of
+from netsor.facts import inputs_of
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,21 @@ class Loop:
 
 
 Step = ir.Line | Loop
-Edges = dict[ir.Var, tuple[ir.Var, ...]]
 
 
 def steps(lines: Sequence[ir.Line], cut: frozenset[ir.Var] = frozenset()) -> tuple[Step, ...]:
     """The lines in an order that computes arguments first; the shifts in `cut` read finished steps of a loop."""
-    number = {line.out: i for i, line in enumerate(lines)}
     drawn = cut.union(x.out for x in lines if isinstance(x, ir.InputVector))  # covariances are no values
-    reads: Edges = {x.out: () if x.out in drawn else tuple(v for v in inputs_of(x) if v in number) for x in lines}
-    late = [v for v, read in reads.items() if any(number[u] >= number[v] for u in read)]
-    if not late:
+    number = {line.out: i for i, line in enumerate(lines)}
+    reads = [() if x.out in drawn else tuple(number[v] for v in inputs_of(x) if v in number) for x in lines]
+    if all(j < i for i, read in enumerate(reads) for j in read):
         return tuple(lines)
-    groups = _groups(reads, late)
     return tuple(
-        lines[number[group[0]]] if len(group) == 1 and group[0] not in reads[group[0]]
-        else _loop([lines[number[v]] for v in group], cut)
-        for group in _sorted(groups, reads, number)
-    )  # fmt: skip
+        lines[group[0]]
+        if len(group) == 1 and group[0] not in reads[group[0]]
+        else _loop([lines[i] for i in group], cut)
+        for group in components(reads)
+    )
 
 
 def read_outside(order: Sequence[Step], lines: Sequence[ir.Line]) -> frozenset[ir.Var]:
@@ -56,46 +54,6 @@ def read_outside(order: Sequence[Step], lines: Sequence[ir.Line]) -> frozenset[i
                 found |= inside & set(inputs_of(line)) if line.out not in inside else frozenset()
             found |= read_outside(loop.body, lines)
     return frozenset(found)
-
-
-def _groups(reads: Edges, late: Sequence[ir.Var]) -> dict[ir.Var, tuple[ir.Var, ...]]:
-    """Each variable's strongly connected component, in program order; each cycle passes a variable that reads late."""
-    readers: dict[ir.Var, list[ir.Var]] = {v: [] for v in reads}
-    for v, read in reads.items():
-        for u in read:
-            readers[u].append(v)
-    found: dict[ir.Var, tuple[ir.Var, ...]] = {v: (v,) for v in reads}
-    for v in late:
-        if len(found[v]) == 1:
-            both = closure((v,), readers.__getitem__) & closure((v,), reads.__getitem__)
-            found |= dict.fromkeys(both, tuple(u for u in reads if u in both))
-    return found
-
-
-def _sorted(
-    groups: dict[ir.Var, tuple[ir.Var, ...]], reads: Edges, number: dict[ir.Var, int]
-) -> list[tuple[ir.Var, ...]]:
-    """The components after those that they read; the first in program order of those that are possible."""
-    open_: dict[int, set[int]] = {}  # by the number of the first member: the components that are to come before
-    after: dict[int, list[int]] = {}
-    for v, group in groups.items():
-        before = open_.setdefault(first := number[group[0]], set())
-        for u in reads[v]:
-            if (other := number[groups[u][0]]) not in (first, *before):
-                before.add(other)
-                after.setdefault(other, []).append(first)
-    ready = [first for first, before in open_.items() if not before]
-    heapify(ready)
-    by_first = {number[group[0]]: group for group in groups.values()}
-    result: list[tuple[ir.Var, ...]] = []
-    while ready:
-        first = heappop(ready)
-        result.append(by_first[first])
-        for other in after.get(first, ()):
-            open_[other].discard(first)
-            if not open_[other]:
-                heappush(ready, other)
-    return result
 
 
 def _loop(lines: Sequence[ir.Line], cut: frozenset[ir.Var]) -> Loop:
@@ -115,3 +73,71 @@ def _loop(lines: Sequence[ir.Line], cut: frozenset[ir.Var]) -> Loop:
 def _listed(variables: Iterable[ir.Var]) -> str:
     names = [v.name for v in variables]
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+
+
+# ---------------------------------------------------------------- graphs
+
+
+def components(reads: Sequence[Collection[int]]) -> list[list[int]]:
+    """Strongly connected components of 0 … n − 1, each after those that it reads, otherwise the smallest first."""
+    group = _first_members(reads)
+    members: dict[int, list[int]] = {}
+    for i, first in enumerate(group):
+        members.setdefault(first, []).append(i)
+    before: dict[int, set[int]] = {first: set() for first in members}
+    after: dict[int, set[int]] = {first: set() for first in members}
+    for i, read in enumerate(reads):
+        for j in read:
+            if group[i] != group[j]:
+                before[group[i]].add(group[j])
+                after[group[j]].add(group[i])
+    ready = sorted(first for first in members if not before[first])
+    result = []
+    while ready:
+        result.append(members[first := heappop(ready)])
+        for other in after[first]:
+            before[other].discard(first)
+            if not before[other]:
+                heappush(ready, other)
+    return result
+
+
+def _first_members(reads: Sequence[Collection[int]]) -> list[int]:
+    """The smallest member of each number's strongly connected component, by two searches (Kosaraju)."""
+    readers: list[list[int]] = [[] for _ in reads]
+    for i, read in enumerate(reads):
+        for j in read:
+            readers[j].append(i)
+    last = _finished(reads)
+    found = [-1] * len(reads)
+    for root in reversed(last):
+        stack = [root] if found[root] < 0 else []
+        members = []
+        while stack:
+            i = stack.pop()
+            if found[i] < 0:
+                found[i] = root
+                members.append(i)
+                stack.extend(j for j in readers[i] if found[j] < 0)
+        first = min(members, default=root)
+        for i in members:
+            found[i] = first
+    return found
+
+
+def _finished(reads: Sequence[Collection[int]]) -> list[int]:
+    """All numbers, each after those that a search of the graph from it finds first."""
+    seen, result = [False] * len(reads), list[int]()
+    for root in range(len(reads)):
+        stack = [] if seen[root] else [(root, iter(reads[root]))]
+        seen[root] = True
+        while stack:
+            i, rest = stack[-1]
+            j = next((j for j in rest if not seen[j]), None)
+            if j is None:
+                result.append(i)
+                stack.pop()
+            else:
+                seen[j] = True
+                stack.append((j, iter(reads[j])))
+    return result

@@ -10,10 +10,10 @@ import sympy as sp
 from netsor import ir
 from netsor.functions import Function, Head, builtin_names, undifferentiated
 from netsor.text.expressions import Writer, builtin_text, normal, number
-from netsor.text.notation import name_text, plain
+from netsor.text.notation import CALLED, name_text, plain
 
 FORMS = frozenset({
-    "moment", "dot", "sum", "mean", "max", "min", "softmax", "place", "unwindow", "sqrt", "log", "floor", "ceiling",
+    "moment", "dot", "sum", "mean", "max", "min", "softmax", *CALLED, "unwindow", "sqrt", "log", "floor", "ceiling",
     "tan", "sinh", "cosh", "asin", "acos", "atan", "pi",
 })  # fmt: skip
 """Names that a listing gives a meaning, beside those of `netsor.functions`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from netsor import ir
@@ -33,6 +34,17 @@ def ref(v: ir.Var) -> str:
 
 def indexed(v: ir.Var, items: Sequence[str]) -> str:
     return name_text(v.name) + (f"[{', '.join(items)}]" if items else "")
+
+
+@dataclass(frozen=True)
+class Called:
+    """An index form along one axis that is written as a call: `name[t](x)`, with an index `name[t = 0](x)`."""
+
+    make: Callable[[ir.Var, ir.Var, ir.Axis, int], ir.IndexForm]
+    indexed: bool
+
+
+CALLED = {"place": Called(lambda out, of, axis, index: ir.Place(out, of, axis, index), indexed=True)}
 
 
 def index_form(line: ir.IndexForm) -> str:

@@ -19,7 +19,7 @@ Arrays = Any
 BACKENDS: tuple[Literal["torch", "native"], ...] = ("torch", "native")
 FEW = torch.tensor([1, 0, 1, 1, 0])
 BOUND = {torch.float64: 1e-12, torch.float32: 1e-5}  # relative to the two inputs' own kernels
-SAMPLED = {
+SAMPLED: dict[str, tuple[Any, Any]] = {
     "gru": (programs.gru, (2, 2, 3)),
     "lstm": (programs.lstm, (2, 2, 3)),
     "maxpool_cnn": (lambda: programs.maxpool_cnn(1), (2, 4, 4, 2)),

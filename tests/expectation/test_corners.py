@@ -16,7 +16,8 @@ from torch import Tensor
 from netsor.compilers import expectation as ex
 from netsor.compilers.expectation import engine
 from netsor.compilers.expectation.blocks import fast
-from netsor.compilers.expectation.blocks.scratch import scratch
+from netsor.compilers.expectation.blocks.law import Law
+from netsor.compilers.expectation.blocks.work import Work
 
 CORNERS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("corners.json").read_text())
 FUNCTIONS: dict[str, Callable[[], ex.Fn]] = {
@@ -80,8 +81,7 @@ def test_blocks_agree_with_single_entries(name: str, sigma: float, mean: float |
     f = FUNCTIONS[name]()
     k11, k22, k12 = block(sigma, 40)
     m = None if mean is None else number(mean)
-    with scratch():
-        out = fast.E2(f, f, k11, k22, k12, m, m)
+    out = fast.E2(f, f, Law(Work(), k11, k22, k12, m, m))
     scale = (ex.E11(f, f, k11, m) * ex.E11(f, f, k22, m)).sqrt()
     for i, j in ((0, 1), (0, 2), (0, 3), (0, 4), (7, 9), (20, 11)):
         alone = ex.E2(f, f, k11[i, 0], k22[0, j], k12[i, j], m, m)
@@ -120,7 +120,7 @@ def test_input_gradients(name: str, scale: float) -> None:
 
 def test_single_precision_keeps_the_rule() -> None:
     k11, k22, k12 = block(20.0, 30)
-    out = fast.E2(named.tanh(), named.tanh(), k11.float(), k22.float(), k12.float())
+    out = fast.E2(named.tanh(), named.tanh(), Law(Work(), k11.float(), k22.float(), k12.float()))
     rounded = ex.E2(named.tanh(), named.tanh(), k11.float().double(), k22.float().double(), k12.float().double())
     assert out.dtype == torch.float32
     assert (out - rounded).abs().max() <= 1e-5

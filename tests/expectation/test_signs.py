@@ -9,6 +9,8 @@ import torch
 
 from netsor.compilers import expectation as ex
 from netsor.compilers.expectation.blocks import fast, fused
+from netsor.compilers.expectation.blocks.law import Law
+from netsor.compilers.expectation.blocks.work import Work
 from netsor.compilers.expectation.closed import sign_mean
 from netsor.compilers.expectation.gauss import quadrant, sign_product
 from netsor.compilers.expectation.terms import Gate
@@ -29,7 +31,7 @@ def test_signs_keep_their_digits(rho: float, asks: bool) -> None:
     want = float(2 / mp.pi * mp.asin(mp.mpf(rho)))
     rounding = 4e-16 + 2.0**-52 / (1 - abs(rho)) ** 0.5  # of ρ itself
     for f in (named.sign(), ex.combine((2.0, named.step()), (-1.0, ex.power(0)))):
-        got = float(fast.E2(f, f, one, one, covariance))
+        got = float(fast.E2(f, f, Law(Work(), one, one, covariance)))
         assert abs(got - want) <= rounding * abs(want)
 
 

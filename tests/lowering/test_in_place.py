@@ -22,7 +22,8 @@ from netsor.compilers import runtime
 from netsor.compilers.derive.entries import values
 from netsor.compilers.derive.entries.indices import Copy, Sym
 from netsor.compilers.expectation.blocks import buffers, fast, mehler
-from netsor.compilers.expectation.blocks.scratch import scratch
+from netsor.compilers.expectation.blocks.law import Variance
+from netsor.compilers.expectation.blocks.work import Work
 from netsor.compilers.lowering.build.code import BOTH, Code
 from netsor.compilers.lowering.build.scope import Scope
 from netsor.compilers.lowering.build.values import emit
@@ -160,9 +161,8 @@ def test_memory_with_a_reader_is_not_given_out() -> None:
     assert pool.empty(torch.Size((2, 2)), torch.bfloat16, CPU).dtype == torch.bfloat16
 
 
-def test_memory_without_readers_is_not_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffers, "SPARE", 10**6)
-    pool = buffers.Buffers()
+def test_memory_without_readers_is_not_held_for_ever() -> None:
+    pool = buffers.Buffers(10**6)
     kept = pool.empty(torch.Size((300, 300)), torch.float64, CPU)
     for n in range(300, 400):
         pool.empty(torch.Size((n, n)), torch.float64, CPU)
@@ -174,12 +174,18 @@ def test_memory_without_readers_is_not_held_for_ever(monkeypatch: pytest.MonkeyP
 def test_functions_of_variances_that_are_views(dtype: torch.dtype) -> None:
     """Rows, columns, places of a tensor of variances: as if they stood alone."""
     k = torch.rand(7, 5, dtype=dtype, generator=torch.Generator().manual_seed(0)) + 0.5
-    views = [k, k[2:5], k[2:5].unsqueeze(1), k[:, 1:3], k[1:, None, :, None], k[3:4].expand(6, 5), k.T, k[::2]]
+    every = Variance(k)
+    rows = every.view(lambda t, front: t[(slice(None),) * front + (slice(2, 5),)].unsqueeze(front + 1))
+    at = torch.tensor([3, 0, 3])
+    views = [
+        every, rows, every[:, 1:3], every[1:, None, :, None], every[..., 2], every.permute(1, 0), every[::2],
+        runtime.fit(every, (1, 3)), runtime.fit(rows, (2, 7)), runtime.at(rows, 2, (0, at)),
+        runtime.take(every, 1, 1, at),
+    ]  # fmt: skip
     for v in views:
-        own = v.clone(memory_format=torch.contiguous_format)
+        own = v.k.clone(memory_format=torch.contiguous_format)
         alone = fast.inverse_root(own), fast.root(own), mehler.expansion(tanh(), own, 20).a
-        with scratch():
-            both = [(fast.inverse_root(x), fast.root(x), mehler.expansion(tanh(), x, 20).a) for x in (k, v)]
+        both = [(x.inverse_root(), x.size(), mehler.expansion(tanh(), x, 20).a) for x in (every, v)]
         for got, want in zip(both[1], alone, strict=True):
             torch.testing.assert_close(got, want)
 
@@ -211,5 +217,5 @@ def test_windows(case: tuple[list[int], int, list[tuple[int, bool, tuple[int, ..
             shape = [-1 if i == d else 1 for i in range(x.dim())]
             part = part.index_select(d, place.clamp(0, m.size - 1)) * inside.view(shape)
         want += part
-    with scratch():
-        torch.testing.assert_close(boxes.box(x, 2, *moves), want)
+    work = Work(buffers=buffers.Buffers())
+    torch.testing.assert_close(boxes.box(x, 2, *moves, work=work), want)

@@ -19,12 +19,13 @@ from netsor.compilers import runtime
 from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.derive.recursion import derive
 from netsor.compilers.evaluate.inputs import as_inputs
+from netsor.compilers.expectation.blocks.work import Work
 from netsor.compilers.lowering.build.recursion import plan
 from netsor.compilers.lowering.load import load
 from netsor.compilers.lowering.module import generate, printed
 from netsor.compilers.lowering.plan import order
 from netsor.compilers.lowering.plan.operands import Layout, Name
-from netsor.compilers.lowering.plan.operations import Radial, Square
+from netsor.compilers.lowering.plan.operations import Law, Radial, Square
 from netsor.compilers.lowering.plan.uses import into, parts, reads, view_of
 from netsor.compilers.lowering.printing.lines import WIDTH
 from netsor.compilers.lowering.printing.order import lines
@@ -183,7 +184,7 @@ class Run:
         self.samples = {Copy.FIRST: one.samples, Copy.SECOND: two.samples}
         out: dict[str, Any] = {}
         found = self.plan.pairs
-        given = {"a": a, "b": b, "out": out, "terms": {}, "shorter": runtime.shorter(a.data, b.data)}
+        given = {"a": a, "b": b, "out": out, "terms": {}, "shorter": runtime.shorter(a.data, b.data), "work": Work()}
         self.run(self.pair_names, (*found.sizes, *(s for _, s in flat(found.body, found.results))), given)
         self.out = out
 
@@ -202,7 +203,7 @@ class Run:
         for s in statements:
             exec("\n".join(lines(names, (s,), "")), scope)
             for x in s.made():
-                if x.layout is not None and not isinstance(s, Square | Radial):
+                if x.layout is not None and not isinstance(s, Square | Radial | Law):
                     self.check(scope[names.name(x)], x.layout, s)
 
     def check(self, value: torch.Tensor, layout: Layout, s: order.Statement) -> None:

@@ -23,7 +23,8 @@ from netsor.compilers.expectation import (
     scaled,
 )
 from netsor.compilers.expectation.blocks import fast, formulas
-from netsor.compilers.expectation.blocks.scratch import scratch
+from netsor.compilers.expectation.blocks.law import Law
+from netsor.compilers.expectation.blocks.work import Work
 from netsor.compilers.expectation.functions import from_terms
 from netsor.compilers.expectation.series import hermite
 from netsor.compilers.runtime import boxes
@@ -51,12 +52,14 @@ def test_blocks_agree_with_the_engine(name: str) -> None:
     f, g = PAIRS[name]
     assert formulas.rule(f, g) is not None
     k11, k22, k12 = covariances()
-    torch.testing.assert_close(fast.E2(f, g, k11, k22, k12), engine.E2(f, g, k11, k22, k12), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(
+        fast.E2(f, g, Law(Work(), k11, k22, k12)), engine.E2(f, g, k11, k22, k12), rtol=1e-12, atol=1e-13
+    )
 
 
 def test_gradients_take_the_engine() -> None:
     k11, k22, k12 = (k.clone().requires_grad_() for k in covariances())
-    fast.E2(relu(), relu(), k11, k22, k12).sum().backward()
+    fast.E2(relu(), relu(), Law(Work(), k11, k22, k12)).sum().backward()
     assert all(k.grad is not None and bool(k.grad.isfinite().all()) for k in (k11, k22, k12))
 
 
@@ -151,9 +154,8 @@ def test_series_and_its_slope_in_one_pass(name: str, dtype: torch.dtype, monkeyp
         k = x @ x.T / 30
         d = k.diagonal().clone()
         given = d[:, None].to(dtype), d[None, :].to(dtype), k.to(dtype)
-        with scratch() as shared:
-            shared.tangents = True
-            found = fast.E2(f, f, *given, same=True, slope=True), fast.E2(prime, prime, *given, same=True)
+        law = Law(Work(own=True, tangents=True), *given, same=True)
+        found = fast.E2(f, f, law, slope=True), fast.E2(prime, prime, law)
         for h, got in zip((f, prime), found, strict=True):
             want = trapezoid(h, d[:, None], d[None, :], k, rows)
             tolerance = 1e-13 if dtype == torch.float64 else 1e-6
@@ -168,11 +170,11 @@ def test_many_equal_inputs(name: str) -> None:
     f, prime = SMOOTH[name], SMOOTH[name].derivative
     k = torch.linspace(0.5, 2, 3, dtype=torch.float64).repeat(20)
     k12 = torch.where(k[:, None] == k, k, 0.6 * (k[:, None] * k).sqrt())
-    with scratch():
-        for h in (f, prime):
-            got = fast.E2(h, h, k[:, None], k, k12)
-            want = fast.E11(h, h, k)[:, None].expand_as(got)
-            assert distance(got[k[:, None] == k], want[k[:, None] == k]) < 1e-11
+    law = Law(Work(), k[:, None], k, k12)
+    for h in (f, prime):
+        got = fast.E2(h, h, law)
+        want = fast.E11(h, h, k)[:, None].expand_as(got)
+        assert distance(got[k[:, None] == k], want[k[:, None] == k]) < 1e-11
 
 
 @pytest.mark.parametrize("phi", ["relu", "erf", "gelu", "tanh", "elu", "sin", "square"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,8 @@ def test_a_second_library_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     x, wanted = close_rows(), ns.compile(mlp(1), backend="torch")(close_rows()).ntk
     failing(monkeypatch, 1)
     np.testing.assert_allclose(ns.compile(mlp(1))(x).ntk, wanted, rtol=1e-5)
-    for call in (lambda k: k(x), lambda k: k.gram(x, store=tmp_path / "k.zarr", tile=4)):
+    calls: list[Callable[[ns.Kernel], Any]] = [lambda k: k(x), lambda k: k.gram(x, store=tmp_path / "k.zarr", tile=4)]
+    for call in calls:
         with pytest.raises(ns.UnsupportedError, match=r"NT702 .*does not compile the kernel: no more"):
             call(ns.compile(mlp(1), backend="native"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
@@ -13,10 +14,13 @@ import netsor as ns
 from netsor import ir
 from netsor.compilers.finite.values import Binding, Value
 from netsor.indexing import sources
+from netsor.parser import expressions
 from netsor.run.lines import execute
+from netsor.run.order import components
 from netsor.run.rules import evaluate
 from netsor.run.shapes import Sizes
 from netsor.sizes import number
+from netsor.text import notation
 
 A, B, C, TAP = (ir.Axis(name) for name in "abck")
 WIDTH = 2
@@ -175,3 +179,33 @@ def test_shifted_inputs_compile(by: int) -> None:
     found, wanted = kernels(True), kernels(False)
     torch.testing.assert_close(found.nngp, wanted.nngp, rtol=1e-13, atol=1e-13)
     torch.testing.assert_close(found.ntk, wanted.ntk, rtol=1e-13, atol=1e-13)
+
+
+def test_a_call_along_an_axis_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a row of the notation says is read, its axis checked, and its variable gets the axes of the map."""
+    rows: dict[str, Any] = {
+        "back": notation.Called(lambda out, of, axis, index: ir.Shift(out, of, axis, -1), indexed=False),
+        "put": notation.Called(lambda out, of, axis, index: ir.Place(out, of, axis, index), indexed=True),
+    }
+    for name, row in rows.items():
+        monkeypatch.setitem(notation.CALLED, name, row)
+    monkeypatch.setattr(expressions, "FORMS", (*expressions.FORMS, *rows))
+    text = "width n\naxis t\ndata x[t]\nU : A(n, x)\nh := U @ x\ny := back[t](h)\nz := put[s = 2](h)\n"
+    lines = {x.out.name: x for x in ns.parse("axis s\n" + text).lines}
+    assert isinstance(lines["y"], ir.Shift) and lines["y"].by == -1 and lines["y"].out.axes == lines["h"].out.axes
+    assert isinstance(lines["z"], ir.Place) and [a.name for a in lines["z"].out.axes] == ["t", "s"]
+    with pytest.raises(ns.NetsorError, match="back over s: the argument has no such axis"):
+        ns.parse("axis s\n" + text + "w := back[s](h)\n")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_components_in_order(seed: int) -> None:
+    """As networkx has them: each after what it reads, the smallest first."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 12))
+    reads = [{int(j) for j in rng.integers(0, n, int(rng.integers(0, 3)))} for _ in range(n)]
+    graph = nx.DiGraph([(j, i) for i, read in enumerate(reads) for j in read])
+    graph.add_nodes_from(range(n))
+    whole = nx.condensation(graph)
+    members = {c: sorted(whole.nodes[c]["members"]) for c in whole}
+    assert components(reads) == [members[c] for c in nx.lexicographical_topological_sort(whole, key=members.get)]

@@ -20,12 +20,13 @@ from cluster import chunks, forked, until
 import netsor as ns
 from netsor import programs
 from netsor.cli.app import main
-from netsor.compilers.store import draws
+from netsor.compilers.store import draws, workers
 from netsor.compilers.store.files import Store
 
 pytest.importorskip("google_crc32c")
 X = np.random.default_rng(0).normal(size=(5, 2, 3))  # sequences of two steps
 FEW = 4096
+copies = pytest.mark.skipif(sys.platform != "linux", reason="copies of processes are made on Linux only")
 
 
 def gru(**options: Any) -> ns.Kernel:
@@ -133,6 +134,53 @@ def test_scrambles_that_are_kept_are_not_drawn_again(
     assert drawn[0] + 10_000 == 16 and file.read_bytes() == right
 
 
+@pytest.mark.parametrize(
+    ("options", "fork"),
+    [
+        ({"samples": FEW}, False),
+        pytest.param({"samples": FEW}, True, marks=copies),
+        pytest.param({"samples": None, "tol": 0.03}, True, marks=copies),
+    ],
+)
+def test_several_processes_draw(
+    options: dict[str, Any], fork: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scrambles are independent: who draws one does not matter. Of two kernels, of two batches, for a tolerance."""
+    monkeypatch.setattr(workers, "may_fork", lambda: fork)
+    call = partial(gru(**options).gram, X, X[:3] + 1, tile=2, get="nngp")
+    call(store=tmp_path / "one.zarr")
+    write, here, path = draws.Draws.write, os.getpid(), tmp_path / "two.zarr"
+
+    def written(self: Any, *args: Any) -> None:
+        if os.getpid() == here:
+            until(lambda: len(list((path / "state/draws").glob("*/*"))) > 0, "the other process has not begun")
+        write(self, *args)
+
+    monkeypatch.setattr(draws.Draws, "write", written)
+    call(store=path, processes=2)
+    assert chunks(path) == chunks(tmp_path / "one.zarr")
+    assert ns.open_gram(path).error == ns.open_gram(tmp_path / "one.zarr").error
+
+
+@copies
+def test_a_process_that_is_killed_as_it_draws(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write, here = tmp_path / "k.zarr", draws.Draws.write, os.getpid()
+
+    def killed(self: Any, part: Any, count: int, number: int, values: Any) -> None:
+        if os.getpid() != here and number > 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.02)  # that the other one has some scrambles
+        write(self, part, count, number, values)
+
+    monkeypatch.setattr(workers, "may_fork", lambda: True)
+    monkeypatch.setattr(draws.Draws, "write", killed)
+    with pytest.raises(ns.InputError, match=r"NT641 a process that computes blocks of .* ended by signal 9"):
+        gru().gram(X, store=path, tile=2, get="nngp", processes=2)
+    monkeypatch.setattr(draws.Draws, "write", write)
+    gru().gram(X, store=path, tile=2, get="nngp", processes=2)
+    assert chunks(path) == chunks(whole)
+
+
 def test_damaged_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "k.zarr"
     monkeypatch.setattr(draws.SampledTask, "block", lambda *args: os.kill(os.getpid(), signal.SIGKILL))
@@ -165,9 +213,10 @@ def test_another_call(whole: Path) -> None:
             call()
 
 
-def test_one_process_draws(tmp_path: Path) -> None:
-    with pytest.raises(ns.UnsupportedError, match=r"NT702 gru is sampled .*which one process makes"):
-        gru().gram(X, store=tmp_path / "k.zarr", processes=2)
+def test_no_cluster_draws(tmp_path: Path) -> None:
+    client: Any = type("Client", (), {"scheduler_info": None})()
+    with pytest.raises(ns.UnsupportedError, match=r"NT702 gru is sampled .*which the processes of one machine make"):
+        gru().gram(X, store=tmp_path / "k.zarr", engine="dask", client=client)
     assert not (tmp_path / "k.zarr").exists()
 
 

@@ -569,7 +569,8 @@ def test_a_store_is_what_zarr_reads(whole: Path) -> None:
 def test_a_store_of_another_format(copied: Path) -> None:
     meta = copied / "zarr.json"
     meta.write_text(meta.read_text().replace('"format": 1', '"format": 2'))
-    for call in (lambda: ns.open_gram(copied), lambda: kernel().gram(X, store=copied)):
+    calls: list[Callable[[], Any]] = [lambda: ns.open_gram(copied), lambda: kernel().gram(X, store=copied)]
+    for call in calls:
         with pytest.raises(ns.InputError, match=r"NT641 .* is a store of format 2, and this version .* reads format 1"):
             call()
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -110,7 +110,7 @@ def test_copies_after_products_and_gradients_by_several_threads(
     torch.set_num_threads(2)
     try:
         x = torch.randn(600, 600, requires_grad=True)
-        (x @ x).exp().sum().backward()  # type: ignore[no-untyped-call]
+        (x @ x).exp().sum().backward()
         np.linalg.svd(np.ones((300, 300)))
         fill(tmp_path / "k.zarr")
     finally:
@@ -206,7 +206,7 @@ def test_a_copy_ends_with_its_parent_and_holds_nothing_of_it(tmp_path: Path) -> 
     """Neither the lock of a store, nor the pipes of a process that came before it."""
     note = tmp_path / "pids"
 
-    def waiting(orders: BinaryIO, answers: BinaryIO) -> None:
+    def waiting(orders: IO[bytes], answers: IO[bytes]) -> None:
         with note.open("a") as file:
             file.write(f"{os.getpid()}\n")
         orders.read(1)

@@ -22,10 +22,10 @@ KINDS = (torch.float32, torch.float64)
 class Buffers:
     """Arrays by shape; one that no tensor reads any more is given out again."""
 
-    def __init__(self) -> None:
+    def __init__(self, spare: int = SPARE) -> None:
         self._held: dict[Any, list[np.ndarray]] = {}
         self._bytes = 0
-        self.spare = SPARE
+        self.spare = spare
 
     def empty(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
         """As `torch.empty`. Every tensor on the memory counts as a reader, also a view of it."""

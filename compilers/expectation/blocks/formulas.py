@@ -1,6 +1,6 @@
 """Pairs of functions whose expectations over whole blocks take few operations, and the formulas (see `fast`).
 
-A formula is a function of a block, `fast.Block` or `fused.TracedBlock`.
+A formula is a function of a block, `law.Geometry` or `fused.TracedBlock`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation.blocks.scratch import product
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.terms import Gate, Term
 
@@ -121,14 +120,14 @@ def _gelu(f: Fn, g: Fn) -> tuple[Rule, tuple[float, float]] | None:
     def value(block: Any) -> Tensor:
         (share1, root1), (share2, root2) = ((k, r.sqrt()) for k, r in (of(block.k11, t1), of(block.k22, t2)))
         s = block.complement
-        rest = product(s, share1).mul_(share2).addcmul_(block.opposite, block.opposite).mul_(s.rsqrt_())
+        rest = block.product(s, share1).mul_(share2).addcmul_(block.opposite, block.opposite).mul_(s.rsqrt_())
         rest = rest.mul_(root1 * (size * math.sqrt(t1 * t2))).mul_(root2)
         return block.erf().mul_(both).add_(plain).mul_(block.k12).add_(rest)
 
     def slope(block: Any) -> Tensor:
         (_, one), (_, two) = of(block.k11, t1), of(block.k22, t2)
         s = block.complement
-        rest = product(s.reciprocal(), one).mul_(two).add_(one).add_(two).mul_(s.rsqrt_()).mul_(block.opposite)
+        rest = block.product(s.reciprocal(), one).mul_(two).add_(one).add_(two).mul_(s.rsqrt_()).mul_(block.opposite)
         return block.erf().mul_(both).add_(plain).sub_(rest, alpha=size)
 
     return (value if power else slope), (t1, t2)

@@ -117,6 +117,9 @@ class TracedBlock:
         """−r."""
         return -self.geometry.r
 
+    def product(self, x: Any, y: Any) -> Any:
+        return x * y
+
     def step(self) -> Tensor:
         return self.geometry.step()
 

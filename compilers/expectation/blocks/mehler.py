@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from netsor.compilers.expectation.blocks.scratch import of_elements
+from netsor.compilers.expectation.blocks.law import Variance, as_variance
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS
 from netsor.compilers.expectation.report import report
@@ -37,26 +37,32 @@ def serves(f: Fn, g: Fn, k12: Tensor) -> bool:
     return large and slow and not any(isinstance(t, Delta) for found in atoms for t in found)
 
 
-def expansion(f: Fn, k: Tensor, degree: int) -> Coefficients:
-    """The coefficients of f for these inputs, in the dtype of k; found once in a call for all inputs."""
+def expansion(f: Fn, k: Tensor | Variance, degree: int) -> Coefficients:
+    """The coefficients of f for these inputs, in the dtype of k; found once for all inputs."""
 
     def make(k: Tensor) -> tuple[list[Tensor], tuple[list[float], float]]:
         found = coefficients(f, k.double().clamp(min=0), None, degree)
         return [found.a.to(k.dtype), found.scale], (found.tails, found.error)
 
-    (a, scale), (tails, error) = of_elements(k, ("hermite", f, degree), make)
+    (a, scale), (tails, error) = as_variance(k).values(("hermite", f, degree), make)
     return Coefficients(a, scale, tails, error)
 
 
-def own(f: Fn, k: Tensor) -> Tensor:
+def own(f: Fn, k: Variance) -> Tensor:
     """E f(u)², u ~ N(0, k), from what the coefficients take anyway."""
     found = expansion(f, k, DEGREES[0])
     report("quadrature", 2 * found.error + 8 * EPS)
-    return (found.scale**2).to(k.dtype)
+    return (found.scale**2).to(k.k.dtype)
 
 
 def series(
-    f: Fn, g: Fn, k11: Tensor, k22: Tensor, r: Tensor, near: Tensor | None, slopes: tuple[Tensor, Tensor] | None = None
+    f: Fn,
+    g: Fn,
+    k11: Variance,
+    k22: Variance,
+    r: Tensor,
+    near: Tensor | None,
+    slopes: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | None] | None:
     """κ = Σ a_k b_k r^k with enough terms for all entries that are not near |r| = 1; None when there are not enough.
 
@@ -80,7 +86,9 @@ def series(
     return value, slope.mul_(slopes[0]).mul_(slopes[1])
 
 
-def _terms(f: Fn, g: Fn, k11: Tensor, k22: Tensor, largest: float, dtype: torch.dtype) -> tuple[int, int, float] | None:
+def _terms(
+    f: Fn, g: Fn, k11: Variance, k22: Variance, largest: float, dtype: torch.dtype
+) -> tuple[int, int, float] | None:
     """The last k that is needed, the degree of the coefficients that have it, and the error; None without enough."""
     for degree in DEGREES if f.centred and g.centred else DEGREES[:1]:
         left, right = expansion(f, k11, degree), expansion(g, k22, degree)
@@ -91,7 +99,7 @@ def _terms(f: Fn, g: Fn, k11: Tensor, k22: Tensor, largest: float, dtype: torch.
     return None
 
 
-def _steep(f: Fn, k: Tensor, degree: int) -> bool:
+def _steep(f: Fn, k: Variance, degree: int) -> bool:
     """Is √E f² at most some times √(k E f′²), so that √(k + 1) a_{k+1}/√k has the digits of the coefficients of f′?"""
     size, slope = expansion(f, k, degree).scale, expansion(f.derivative, k, degree).scale
-    return bool((size <= STEEP * k.clamp(min=0).sqrt() * slope).all())
+    return bool((size <= STEEP * k.k.clamp(min=0).sqrt() * slope).all())

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.gauss import EPS, common_shape
+from netsor.compilers.expectation.quadrature.nodes import on_unit
 from netsor.compilers.expectation.report import divergent
 from netsor.compilers.expectation.series.interpolate import FEWEST, interpolated
 
@@ -33,12 +33,6 @@ class Rule(NamedTuple):
 
     z: Tensor
     w: Tensor
-
-
-@lru_cache(maxsize=8)
-def _legendre() -> tuple[np.ndarray, np.ndarray]:
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    return 0.5 * (nodes + 1), 0.5 * weights
 
 
 def octaves(finest: float) -> int:
@@ -73,7 +67,7 @@ def _fill(points: Tensor, level: int) -> Rule:
     low, size = points[:-1], (points[1:] - points[:-1])
     start = (low.unsqueeze(1) + size.unsqueeze(1) * cuts).reshape(-1, *points.shape[1:])
     size = size.repeat_interleave(parts, 0) / parts
-    t, w = (torch.as_tensor(a, device=points.device).reshape(1, -1, *tail) for a in _legendre())
+    t, w = (a.reshape(1, -1, *tail) for a in on_unit(NODES, points.device))
     z = (start.unsqueeze(1) + size.unsqueeze(1) * t).reshape(-1, *points.shape[1:])
     weight = (size.unsqueeze(1) * w).reshape(-1, *points.shape[1:])
     return Rule(z, weight * torch.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))

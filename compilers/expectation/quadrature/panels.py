@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.expectation.gauss import EPS
+from netsor.compilers.expectation.quadrature.nodes import on_unit
 from netsor.compilers.expectation.series.grid import NODES as POINTS
 from netsor.compilers.expectation.series.grid import cardinal, filled
 
@@ -108,7 +107,7 @@ class Panels(NamedTuple):
 
     def nodes(self) -> tuple[Tensor, Tensor]:
         """z and its weights, density included, `[P, NODES]`."""
-        t, w = _legendre(self.low.device)
+        t, w = on_unit(NODES, self.low.device)
         z = self.low[:, None] + self.width[:, None] * t
         density = torch.exp(-0.5 * z * z).mul_(self.width[:, None] / math.sqrt(2 * math.pi))
         return z, density.mul_(w)
@@ -130,13 +129,6 @@ class Panels(NamedTuple):
         high = torch.nextafter(beside[side + 1], torch.full_like(x[:, :1], -math.inf))
         constant = view.slope[self.entry, None] == 0  # at a kink it has the value there
         return x.clamp_(torch.where(constant, x[:, :1], low), torch.where(constant, x[:, :1], high))
-
-
-@lru_cache(maxsize=4)
-def _legendre(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Nodes and weights on [0, 1]."""
-    x, w = np.polynomial.legendre.leggauss(NODES)
-    return torch.tensor(0.5 * (x + 1), device=device), torch.tensor(0.5 * w, device=device)
 
 
 def panels(views: Sequence[Stepped], reach: float, level: int = 0) -> Panels:

@@ -16,10 +16,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from netsor.compilers.expectation.quadrature.nodes import on_device
 from netsor.compilers.expectation.report import record, report
 
 Function = Callable[..., Tensor]
@@ -205,11 +205,11 @@ def _polar(f: Function, factor: Tensor, params: list[Tensor]) -> tuple[Tensor, f
 
 def _circles(f: Function, plane: Tensor, ends: Tensor, params: list[Tensor], angular: int, radial: int) -> Tensor:
     """E F and E F² with so many Gauss–Legendre nodes per panel of the angle and on the radius, `[N, 2]`."""
-    x, w = _legendre(angular, plane.device)
+    x, w = on_device(angular, plane.device)
     width = (ends[:, 1:] - ends[:, :-1])[..., None] / 2
     theta = ((ends[:, 1:] + ends[:, :-1])[..., None] / 2 + width * x).flatten(1)
     weights = (width * w).flatten(1) / (2 * math.pi)
-    y, v = _legendre(radial, plane.device)
+    y, v = on_device(radial, plane.device)
     rho = 5 * (y + 1)
     shells = 5 * v * rho * torch.exp(-0.5 * rho**2)
 
@@ -221,11 +221,6 @@ def _circles(f: Function, plane: Tensor, ends: Tensor, params: list[Tensor], ang
         return torch.stack([((q @ shells) * weights[s]).sum(1) for q in (values, values**2)], -1)
 
     return _chunked(call, plane.shape[0], theta.shape[1] * len(rho))
-
-
-def _legendre(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    x, w = np.polynomial.legendre.leggauss(n)
-    return torch.as_tensor(x, device=device), torch.as_tensor(w, device=device)
 
 
 def _sampled(f: Function, factor: Tensor, centre: Tensor | None, params: list[Tensor]) -> Tensor:

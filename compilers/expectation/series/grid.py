@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.functions import Fn
+from netsor.compilers.expectation.quadrature import nodes
 
 RANGE = 9.0
 NODES = 12
@@ -65,7 +66,7 @@ class Grid(NamedTuple):
 @lru_cache(maxsize=4)
 def legendre(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Nodes on [−1, 1], weights, and the matrix that takes values at the nodes to Legendre coefficients."""
-    x, w = np.polynomial.legendre.leggauss(NODES)
+    x, w = nodes.legendre(NODES)
     basis = np.polynomial.legendre.legvander(x, NODES - 1)
     transform = (basis * w[:, None]) * (np.arange(NODES) + 0.5)
     return torch.tensor(x, device=device), torch.tensor(w, device=device), torch.tensor(transform, device=device)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from netsor.compilers.derive.entries.indices import Copy
 from netsor.compilers.lowering.plan.arrays import Permute, Same, Slice
 from netsor.compilers.lowering.plan.operands import Into, Kind, Layout, Name, Operand
-from netsor.compilers.lowering.plan.operations import Box, Contract, Expect2, Total
+from netsor.compilers.lowering.plan.operations import Box, Contract, Expect2, Law, Total
 from netsor.compilers.lowering.plan.order import Note, Statement
 from netsor.compilers.lowering.plan.positions import Measure, Size, Strided
 
@@ -20,8 +20,8 @@ BOTH: frozenset[Copy] = frozenset((Copy.FIRST, Copy.SECOND))
 class Code:
     """Statements in order, each with the results that need it; the body of a recurrence reads what stands outside.
 
-    `users` need what is made now, `stem` is what it is made for. Of pairs only views are shared: a tensor of pairs that
-    lives longer takes memory, and some are written by their readers.
+    `users` need what is made now, `stem` is what it is made for. Of pairs only views are shared, and a law until the
+    next is made: a tensor of pairs that lives longer takes memory, and some are written by their readers.
     """
 
     def __init__(self, pairs: bool, outer: Code | None = None) -> None:
@@ -32,6 +32,7 @@ class Code:
         self.stem: str = "" if outer is None else outer.stem
         self._noted: tuple[str, Users] | None = None
         self._known: dict[Hashable, tuple[Name, Users]] = {}
+        self._law: Hashable = None  # what the last law is known by
         self._last: Hashable = None  # what the last statement is known by, where it is shared
 
     def inner(self) -> Code:
@@ -57,6 +58,9 @@ class Code:
             known = self._find(key)
             if known is not None:
                 return known
+            if kind is Law:
+                self._known.pop(self._law, None)
+                self._law = key
             self._last = key
         out = Name(self.stem if stem is None else stem, layout, of)
         self.add(kind(out, *fields))
@@ -90,7 +94,7 @@ class Code:
         return None if self.outer is None else self.outer._find(key)
 
     def _is_shared(self, kind: Any, layout: Layout | None, fields: tuple[Any, ...]) -> bool:
-        if not self.pairs or layout is None or kind in (Permute, Slice):
+        if not self.pairs or layout is None or kind in (Permute, Slice, Law):
             return True
         written = kind in (Expect2, Box, Contract, Total) or Into.FIRST in fields or Into.DROPPED in fields
         return kind is not Same and not written and layout.of != BOTH

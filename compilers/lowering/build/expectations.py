@@ -15,7 +15,7 @@ from netsor.compilers.derive.entries.values import SECOND_MOMENT, Access, Expect
 from netsor.compilers.lowering.build.scope import NOTHING, Scope
 from netsor.compilers.lowering.plan import arrays
 from netsor.compilers.lowering.plan import operations as do
-from netsor.compilers.lowering.plan.operands import Layout, Operand
+from netsor.compilers.lowering.plan.operands import Layout, Name, Operand
 from netsor.functions import Head
 
 Emit = Callable[[Scope, Value, Sequence[Sym]], Operand]
@@ -32,18 +32,23 @@ def expectation(scope: Scope, v: Expect, order: Sequence[Sym], emit: Emit) -> Op
 def _one_variable(scope: Scope, f: sp.Expr, law: Law, order: Sequence[Sym], emit: Emit) -> Operand:
     """E f(u), as E g(u)h(u) where f is a product whose factors have closed forms."""
     (k,), (mean,) = _law(scope, law.variances, law.means, order, emit)
-    return scope.code.make(do.Expect1, scope.broadcast(k, mean), _two_factors(f) or (f,), k, mean)
+    functions = _two_factors(f) or (f,)
+    if scope.space == "input" and len(functions) == 2 and mean is None and isinstance(k, Name):
+        k = scope.code.make(do.Variance, k.layout, k, stem=f"V{k.stem.removeprefix('K')}")
+    return scope.code.make(do.Expect1, scope.broadcast(k, mean), functions, k, mean)
 
 
 def _two_variables(
     scope: Scope, sides: tuple[sp.Expr, sp.Expr], v: Expect, order: Sequence[Sym], emit: Emit
 ) -> Operand:
     """E f(u)g(v)."""
-    cov = (*v.law.variances, *v.law.covariances)
-    (k11, k22, k12), (m1, m2) = _law(scope, cov, v.law.means, order, emit)
+    k11, k22 = (emit(scope.inside(sided=isinstance(k, Access)), k, order) for k in v.law.variances)
+    (k12,), (m1, m2) = _law(scope, v.law.covariances, v.law.means, order, emit)
     covariances, means = (k11, k22, k12), (m1, m2)
     layout = scope.broadcast(*covariances, *means)
-    return scope.code.make(do.Expect2, layout, *sides, covariances, means, _is_one_variable(v.law), v in scope.sloped)
+    stem = f"L{scope.code.stem[1:]}" if scope.code.stem[1:2] == "_" else "L"
+    law = scope.code.make(do.Law, layout, covariances, means, _is_one_variable(v.law), stem=stem)
+    return scope.code.make(do.Expect2, layout, *sides, law, v in scope.sloped)
 
 
 def _law(

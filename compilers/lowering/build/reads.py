@@ -63,7 +63,9 @@ def gram(scope: Scope, v: Gram, order: Sequence[Sym]) -> Operand:
     found = [s for s in kept if s in rows or s in cols]
     one, two = _rows(scope, v.array[0], v.copy1, rows), _rows(scope, v.array[1], v.copy2, cols)
     of = frozenset((scope.owner(v.copy1), scope.owner(v.copy2)))
-    out = scope.code.make(do.Gram, Layout(scope.leads, tuple(found), of), one, rows, two, cols)
+    out = scope.code.make(
+        do.Gram, Layout(scope.leads, tuple(found), of), one, rows, two, cols, v.array[0] is v.array[1]
+    )
     return align(scope, out, out.layout, found, kept)
 
 

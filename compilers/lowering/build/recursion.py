@@ -24,6 +24,7 @@ from netsor.compilers.lowering.build.values import emit
 from netsor.compilers.lowering.plan import order as do
 from netsor.compilers.lowering.plan.arrays import Full
 from netsor.compilers.lowering.plan.operands import Layout, Name
+from netsor.compilers.lowering.plan.operations import Variance
 from netsor.compilers.lowering.schedule import Block, closure, in_order, reads_itself, scheduled
 from netsor.text.printer import Listing
 
@@ -64,7 +65,8 @@ class _Builder:
             code.add(do.Result(Key(name), emit(scope, r.value, r.dims), tuple(map(scope.extent, r.dims))))
         kept = tuple(self.names[e] for e in self._read_by_pairs())
         own = {s.of for _, s in code.lines if isinstance(s, do.Result) and isinstance(s.of, Name)}
-        body = tuple(s for _, s in freed(code.lines, {*kept, *own}))
+        sides = {s.out for _, s in code.lines if isinstance(s, Variance) and s.of in kept}
+        body = tuple(s for _, s in freed(code.lines, {*kept, *own, *sides}))
         return do.Each(tuple(code.sizes), body, kept)
 
     def _read_by_pairs(self) -> list[Entry]:

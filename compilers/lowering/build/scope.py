@@ -31,6 +31,7 @@ class Scope:
     looped: Mapping[Entry, tuple[int, ...]] = field(default_factory=dict)  # entry -> positions of its loop dimensions
     wave: Sym | None = None
     current: Mapping[Entry, Operand] = field(default_factory=dict)  # the values of this step of the wave
+    sided: bool = False  # quantities of inputs are read as variances
     sloped: frozenset[Value] = frozenset()  # expectations after which those of the derivatives are asked for
 
     @property
@@ -58,7 +59,7 @@ class Scope:
         name = self.names[e]
         if self.space == "input" or e.space == "pair":
             return name
-        return Quantity(name, self.owner(copy))
+        return Quantity(name, self.owner(copy), self.sided and e.space == "input")
 
     def array(self, var: ir.Var, copy: Copy, axes: Sequence[Sym]) -> Array:
         """An array of the inputs, its dimensions called by symbols."""

@@ -90,7 +90,7 @@ def _sum(scope: Scope, v: Add, order: Sequence[Sym]) -> Operand:
     if len(v.args) > WIDE:
         half = len(v.args) // 2
         one, two = (_sum(scope, Add(part), order) for part in (v.args[:half], v.args[half:]))
-        return _plus(scope, one, two, Into.DROPPED)
+        return _plus(scope, one, two, Into.DROPPED if scope.space == "pair" else Into.NEW)
     return _one_pass(scope, v, order) if scope.space == "pair" else _added(scope, v, order)
 
 

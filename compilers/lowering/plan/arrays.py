@@ -11,12 +11,13 @@ from netsor.compilers.lowering.plan.operands import Extent, Making, Mark, Offset
 
 @dataclass(frozen=True)
 class Gram(Making):
-    """⟨x[n, rows, ·], y[m, cols, ·]⟩ / d over the features; symbols in both run together."""
+    """⟨x[n, rows, ·], y[m, cols, ·]⟩ / d over the features; symbols in both run together. `same`: one array."""
 
     x: Operand
     rows: tuple[Sym, ...]
     y: Operand
     cols: tuple[Sym, ...]
+    same: bool
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class Quantity:
 
     name: Name
     copy: Copy
+    as_variance: bool = False  # with what expectations have made of it
 
 
 @dataclass(frozen=True)

@@ -81,14 +81,31 @@ class Expect1(Making):
 
 
 @dataclass(frozen=True)
-class Expect2(Making):
-    """E f(u)g(v). `same`: one variable of two inputs; `slope`: E f′(u)g′(v) of the same is asked for later."""
+class Variance(Making):
+    """The variances of a variable of each input, of which expectations make functions once."""
 
-    f: sp.Expr
-    g: sp.Expr
+    of: Operand
+
+
+@dataclass(frozen=True)
+class Law(Making):
+    """(u, v) of these variances, covariance and means, for the expectations that read it next; its layout is theirs.
+
+    `same`: one variable of two inputs.
+    """
+
     covariances: tuple[Operand, Operand, Operand]
     means: tuple[Operand | None, Operand | None]
     same: bool
+
+
+@dataclass(frozen=True)
+class Expect2(Making):
+    """E f(u)g(v) under a law; `slope`: E f′(u)g′(v) under it is asked for later."""
+
+    f: sp.Expr
+    g: sp.Expr
+    law: Name
     slope: bool
 
 
@@ -134,4 +151,4 @@ class Placed(View):
 
 
 Arithmetic = Add | Mul | Apply | Box | Contract | Total | Softmax
-Expectation = Expect1 | Expect2 | ExpectJ | Square | Radial | Placed
+Expectation = Variance | Law | Expect1 | Expect2 | ExpectJ | Square | Radial | Placed

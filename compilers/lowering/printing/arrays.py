@@ -18,7 +18,7 @@ def reading(names: Names, s: plan.Reading) -> Text:  # noqa: C901
     one = names.one
     match s:
         case plan.Gram():
-            return call("rt.gram", _einsum(names, s), one(s.x), one(s.y))
+            return _gram(names, s)
         case plan.Numbers():
             return call(f"{names.data}.constant", names.functions.table(s.array, "ARRAY"))
         case plan.Parameter():
@@ -45,6 +45,11 @@ def reading(names: Names, s: plan.Reading) -> Text:  # noqa: C901
             return _windows(names, s)
         case _:
             assert_never(s)
+
+
+def _gram(names: Names, s: plan.Gram) -> Text:
+    work = ["work"] if names.pairs and s.same else []
+    return call("rt.gram", _einsum(names, s), *names.all((s.x, s.y)), *work)
 
 
 def _windows(names: Names, s: plan.Windows) -> Text:

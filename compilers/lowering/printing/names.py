@@ -69,7 +69,7 @@ class Names:
             case Name():
                 return self.name(x)
             case Quantity():
-                return f"{OWNER[x.copy]}{self.name(x.name)}"
+                return f"{OWNER[x.copy]}{'side.' if x.as_variance else ''}{self.name(x.name)}"
             case Array():
                 return f"{OWNER[x.copy]}data[{x.name!r}]"
             case int() | float() | None:

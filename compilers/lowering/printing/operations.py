@@ -24,7 +24,8 @@ def arithmetic(names: Names, s: plan.Arithmetic) -> Text:
             numbers = s.out.layout is None
             return call(names.functions.pointwise(s.f, s.symbols, numbers), *names.all(s.args))
         case plan.Box():
-            return call("rt.box", one(s.of), one(leads(s.out)), *names.all(s.moves))
+            work = ["work=work"] if names.pairs else []
+            return call("rt.box", one(s.of), one(leads(s.out)), *names.all(s.moves), *work)
         case plan.Contract():
             return _contract(names, s)
         case plan.Total():
@@ -45,7 +46,7 @@ def _add(names: Names, s: plan.Add) -> Text:
         case Into.FIRST:
             return call("rt.axpby", names.one(s.alpha), x, names.one(s.beta), y)
         case Into.DROPPED:
-            return call("rt.add", x, y, *([] if s.beta == 1 else [f"alpha={names.one(s.beta)}"]))
+            return call("rt.add", "work", x, y, *([] if s.beta == 1 else [f"alpha={names.one(s.beta)}"]))
         case Into.NEW:
             return Text(f"{x} + {y}")
         case _:
@@ -58,7 +59,7 @@ def _mul(names: Names, s: plan.Mul) -> Text:
         case Into.FIRST:
             return call("rt.times", x, y)
         case Into.DROPPED:
-            return call("rt.product", x, y)
+            return call("rt.product", "work", x, y)
         case Into.NEW:
             return Text(f"{x} * {y}")
         case _:
@@ -90,12 +91,17 @@ def lettered(operands: Sequence[Sequence[Sym]], out: Name, taken: str) -> list[s
 def expectation(names: Names, s: plan.Expectation) -> Text:
     one = names.one
     match s:
+        case plan.Variance():
+            return call("rt.Variance", one(s.of))
+        case plan.Law():
+            return _law(names, s)
         case plan.Expect1():
             mean = [] if s.mean is None else [one(s.mean)]
             kind = "rt.E1" if len(s.functions) == 1 else "rt.E11"
             return call(kind, *map(names.functions.name, s.functions), one(s.k), *mean)
         case plan.Expect2():
-            return _two(names, s)
+            slope = ["slope=True"] if s.slope else []
+            return call("rt.E2", names.functions.name(s.f), names.functions.name(s.g), one(s.law), *slope)
         case plan.ExpectJ():
             return _joint(names, s)
         case plan.Square():
@@ -108,11 +114,15 @@ def expectation(names: Names, s: plan.Expectation) -> Text:
             assert_never(s)
 
 
-def _two(names: Names, s: plan.Expect2) -> Text:
-    functions = [names.functions.name(s.f), names.functions.name(s.g)]
+def _law(names: Names, s: plan.Law) -> Text:
     means = [] if s.means == (None, None) else names.all(s.means)
-    flags = [f"{flag}=True" for flag, on in (("same", s.same), ("slope", s.slope)) if on]
-    return call("rt.E2", *functions, *names.all(s.covariances), *means, *flags)
+    return call(
+        "rt.law",
+        "work" if names.pairs else "None",
+        *names.all(s.covariances),
+        *means,
+        *(["same=True"] if s.same else []),
+    )
 
 
 def _joint(names: Names, s: plan.ExpectJ) -> Text:

@@ -45,8 +45,8 @@ def _statement(names: Names, s: plan.Statement, indent: str) -> Iterable[str]:  
         ):  # fmt: skip
             return _assigned(names, indent, s.out, arithmetic(names, s))
         case (
-            operations.Expect1() | operations.Expect2() | operations.ExpectJ() | operations.Square()
-            | operations.Radial() | operations.Placed()
+            operations.Variance() | operations.Law() | operations.Expect1() | operations.Expect2()
+            | operations.ExpectJ() | operations.Square() | operations.Radial() | operations.Placed()
         ):  # fmt: skip
             return _assigned(names, indent, s.out, expectation(names, s))
         case plan.Read():

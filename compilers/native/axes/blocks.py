@@ -45,6 +45,7 @@ class Tiles:
     ) -> None:  # fmt: skip
         self.sides, self.make, self._threads, self.needed = sides, make, threads, needed
         self._libraries: dict[tuple[torch.dtype, Shapes], Library | str] = {}
+        self._usual: dict[Any, Library | str] = {}
 
     @property
     def is_there(self) -> bool:
@@ -68,7 +69,10 @@ class Tiles:
     def usual(self, one: Inputs) -> Library | str:
         """The library for inputs of these sizes, both sides alike."""
         sizes = one.features()
-        return self.library(one.dtype, self.sides.nominal(sizes.__getitem__))
+        key = one.dtype, tuple(sizes.items())
+        if key not in self._usual:
+            self._usual[key] = self.library(one.dtype, self.sides.nominal(sizes.__getitem__))
+        return self._usual[key]
 
     def library(self, dtype: torch.dtype, shapes: Shapes) -> Library | str:
         """The library, or why there is none."""

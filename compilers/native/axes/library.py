@@ -131,7 +131,7 @@ class Library:
 
 
 class Source:
-    """A text, the columns that it reads of each side, and its library."""
+    """A text, the columns that it reads of each side, of which those with one `number` are alike, and its library."""
 
     def __init__(self, text: Text) -> None:
         self.source, self.columns, self.coefficients = text.source, text.columns, text.coefficients

@@ -53,9 +53,7 @@ class History:
 
 def renamed(x: Expr, table: Mapping[ir.Axis, ir.Axis]) -> Expr:
     """The family with axes renamed, at its own sizes."""
-    p, v = x.program, x.var
-    dims = tuple(ir.Dim(table.get(d.axis, d.axis), d.size) for d in v.dims)
-    return p.add(ir.Rename(_like(p, v, dims), v, tuple(table.items())))
+    return x.indexed(lambda out, of: ir.Rename(out, of, tuple(table.items())))
 
 
 def placed(x: Expr, axis: ir.Axis, start: int, size: int) -> Expr:
@@ -70,13 +68,6 @@ def gathered(x: Expr, axis: ir.Axis, places: tuple[int, ...], into: ir.Axis) -> 
 
 def taken(x: Expr, axis: ir.Axis, offsets: list[tuple[int]], size: int, into: ir.Axis | None) -> Expr:
     """y[s, κ] = x[s + offsets[κ]], s < size, κ along `into` for one s; without `into` along the axis for one κ."""
-    p, v = x.program, x.var
-    tap = p.axis("tap", 1) if into is None else into
-    dims = tuple(ir.Dim(d.axis, size if d.axis == axis else d.size) for d in v.dims)
-    out = _like(p, v, (*dims, ir.Dim(tap, len(offsets))))
-    found = p.add(ir.Window(out, v, (axis,), tap, tuple(offsets), (1,), "zero"))
+    tap = x.program.axis("tap", 1) if into is None else into
+    found = x.indexed(lambda out, of: ir.Window(out, of, (axis,), tap, tuple(offsets), (1,), "zero"), {axis: size})
     return found.at(tap if into is None else axis, 0)
-
-
-def _like(p: Program, v: ir.Var, dims: tuple[ir.Dim, ...]) -> ir.Var:
-    return p.new_var(None, "C" if v.kind == "C" else "H", v.rows, None, dims)

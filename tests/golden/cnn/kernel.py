@@ -52,18 +52,20 @@ def each(data):
     K_h1 = rt.box(K_x, 1, row_move, col_move)
     del K_x
     # x1[row, col] := relu(h1[row, col])
-    K_x1 = rt.E11(relu, relu, K_h1)
+    V_h1 = rt.Variance(K_h1)
+    K_x1 = rt.E11(relu, relu, V_h1)
     # h2[row, col] := sum[k2](_5[row, col, k2])
     K_h2 = rt.box(K_x1, 1, row_move, col_move)
     del K_x1
     # x2[row, col] := relu(h2[row, col])
-    K_x2 = rt.E11(relu, relu, K_h2)
+    V_h2 = rt.Variance(K_h2)
+    K_x2 = rt.E11(relu, relu, V_h2)
     # h3[row, col] := sum[k3](_8[row, col, k3])
     K_h3 = rt.box(K_x2, 1, row_move, col_move)
-    return rt.Each(data, K_h1=K_h1, K_h2=K_h2, K_h3=K_h3)
+    return rt.Each(data, K_h1=V_h1, K_h2=V_h2, K_h3=K_h3)
 
 
-def pairs(a, b, get):
+def pairs(a, b, get, work):
     """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
     out = {}
     if get.isdisjoint(('nngp', 'ntk')):
@@ -77,56 +79,66 @@ def pairs(a, b, get):
     col_size_b = b.data.size['col']
     x_a = rt.fit(a.data['x'], (2, row_size), (3, col_size))
     x_b = rt.fit(b.data['x'], (2, row_size), (3, col_size))
-    K_x = rt.gram("nmabd,nmabd->nmab", x_a, x_b)
+    K_x = rt.gram("nmabd,nmabd->nmab", x_a, x_b, work)
     del x_a, x_b
     # h1[row, col] := sum[k](_2[row, col, k])
     row_move = rt.forward(0, TAPS, 1, row_size, False)
     col_move = rt.forward(1, TAPS_2, 1, col_size, False)
-    K_h1 = rt.box(K_x, 2, row_move, col_move)
+    K_h1 = rt.box(K_x, 2, row_move, col_move, work=work)
     del K_x
     # x1[row, col] := relu(h1[row, col])
-    K_h1_a = rt.fit(a.K_h1, (2, row_size, row_size_a), (3, col_size, col_size_a))
-    K_h1_b = rt.fit(b.K_h1, (2, row_size, row_size_b), (3, col_size, col_size_b))
-    K_x1 = rt.E2(relu, relu, K_h1_a, K_h1_b, K_h1, same=True)
+    K_h1_a = rt.fit(a.side.K_h1, (2, row_size, row_size_a), (3, col_size, col_size_a))
+    K_h1_b = rt.fit(b.side.K_h1, (2, row_size, row_size_b), (3, col_size, col_size_b))
+    L_x1 = rt.law(work, K_h1_a, K_h1_b, K_h1, same=True)
+    del K_h1_a, K_h1_b
+    K_x1 = rt.E2(relu, relu, L_x1)
     if 'ntk' in get:
         # x1[row, col] := relu(h1[row, col])
-        T_x1 = rt.E2(step, step, K_h1_a, K_h1_b, K_h1, same=True)
+        T_x1 = rt.E2(step, step, L_x1)
         T_x1 = rt.times(T_x1, K_h1)
-    del K_h1, K_h1_a, K_h1_b
+    del K_h1, L_x1
     # h2[row, col] := sum[k2](_5[row, col, k2])
-    K_h2 = rt.box(K_x1, 2, row_move, col_move)
+    K_h2 = rt.box(K_x1, 2, row_move, col_move, work=work)
     del K_x1
     # x2[row, col] := relu(h2[row, col])
-    K_h2_a = rt.fit(a.K_h2, (2, row_size, row_size_a), (3, col_size, col_size_a))
-    K_h2_b = rt.fit(b.K_h2, (2, row_size, row_size_b), (3, col_size, col_size_b))
-    K_x2 = rt.E2(relu, relu, K_h2_a, K_h2_b, K_h2, same=True)
+    K_h2_a = rt.fit(a.side.K_h2, (2, row_size, row_size_a), (3, col_size, col_size_a))
+    K_h2_b = rt.fit(b.side.K_h2, (2, row_size, row_size_b), (3, col_size, col_size_b))
+    L_x2 = rt.law(work, K_h2_a, K_h2_b, K_h2, same=True)
+    del K_h2_a, K_h2_b
+    K_x2 = rt.E2(relu, relu, L_x2)
     if 'ntk' in get:
         # h2[row, col] := sum[k2](_5[row, col, k2])
-        T_h2 = rt.box(T_x1, 2, row_move, col_move)
+        T_h2 = rt.box(T_x1, 2, row_move, col_move, work=work)
         del T_x1
         T_h2 = rt.axpby(1, T_h2, 1, K_h2)
+    del K_h2
+    if 'ntk' in get:
         # x2[row, col] := relu(h2[row, col])
-        T_x2 = rt.E2(step, step, K_h2_a, K_h2_b, K_h2, same=True)
+        T_x2 = rt.E2(step, step, L_x2)
         T_x2 = rt.times(T_x2, T_h2)
         del T_h2
-    del K_h2, K_h2_a, K_h2_b
+    del L_x2
     # h3[row, col] := sum[k3](_8[row, col, k3])
-    K_h3 = rt.box(K_x2, 2, row_move, col_move)
+    K_h3 = rt.box(K_x2, 2, row_move, col_move, work=work)
     del K_x2
     # x3[row, col] := relu(h3[row, col])
-    K_h3_a = rt.fit(a.K_h3, (2, row_size, row_size_a), (3, col_size, col_size_a))
-    K_h3_b = rt.fit(b.K_h3, (2, row_size, row_size_b), (3, col_size, col_size_b))
-    K_x3 = rt.E2(relu, relu, K_h3_a, K_h3_b, K_h3, same=True)
+    K_h3_a = rt.fit(a.side.K_h3, (2, row_size, row_size_a), (3, col_size, col_size_a))
+    K_h3_b = rt.fit(b.side.K_h3, (2, row_size, row_size_b), (3, col_size, col_size_b))
+    L_x3 = rt.law(work, K_h3_a, K_h3_b, K_h3, same=True)
+    del K_h3_a, K_h3_b
+    K_x3 = rt.E2(relu, relu, L_x3)
     if 'ntk' in get:
         # h3[row, col] := sum[k3](_8[row, col, k3])
-        T_h3 = rt.box(T_x2, 2, row_move, col_move)
+        T_h3 = rt.box(T_x2, 2, row_move, col_move, work=work)
         del T_x2
         T_h3 = rt.axpby(1, T_h3, 1, K_h3)
+    del K_h3
+    if 'ntk' in get:
         # x3[row, col] := relu(h3[row, col])
-        T_x3 = rt.E2(step, step, K_h3_a, K_h3_b, K_h3, same=True)
+        T_x3 = rt.E2(step, step, L_x3)
         T_x3 = rt.times(T_x3, T_h3)
         del T_h3
-    del K_h3, K_h3_a, K_h3_b
+    del L_x3
     if 'nngp' in get:
         col = rt.grid(a.data, col_size_b, 0)
         nngp_ = rt.inside(a.data, col, col_size_a)
@@ -165,7 +177,7 @@ def pairs(a, b, get):
         K_x3_3 = K_x3_3.permute(0, 1, 3, 2)
         T_x3_2 = rt.fit(T_x3, (2, row_size_b, row_size), (3, col_size_b, col_size))
         T_x3_2 = T_x3_2.permute(0, 1, 3, 2)
-        ntk_6 = rt.add(K_x3_3, T_x3_2)
+        ntk_6 = rt.add(work, K_x3_3, T_x3_2)
         del T_x3, K_x3_3, T_x3_2
         row_2 = rt.grid(a.data, row_size_b, 0)
         ntk_7 = rt.inside(a.data, row_2, row_size_a)

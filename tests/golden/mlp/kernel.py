@@ -35,46 +35,50 @@ def each(data):
     K_h1_b1 = K_x + 1
     del K_x
     # x1 := relu(h1 + b1)
-    K_x1 = rt.E11(relu, relu, K_h1_b1)
+    V_h1_b1 = rt.Variance(K_h1_b1)
+    K_x1 = rt.E11(relu, relu, V_h1_b1)
     K_h2_b2 = K_x1 + 1
-    return rt.Each(data, K_h1_b1=K_h1_b1, K_h2_b2=K_h2_b2)
+    return rt.Each(data, K_h1_b1=V_h1_b1, K_h2_b2=K_h2_b2)
 
 
-def pairs(a, b, get):
+def pairs(a, b, get, work):
     """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
     out = {}
     if get.isdisjoint(('nngp', 'ntk')):
         return out
-    K_x = rt.gram("nmd,nmd->nm", a.data['x'], b.data['x'])
-    K_h1_b1 = rt.add(K_x, 1)
+    K_x = rt.gram("nmd,nmd->nm", a.data['x'], b.data['x'], work)
+    K_h1_b1 = rt.add(work, K_x, 1)
     del K_x
     # x1 := relu(h1 + b1)
-    K_x1 = rt.E2(relu, relu, a.K_h1_b1, b.K_h1_b1, K_h1_b1, same=True)
+    L_x1 = rt.law(work, a.side.K_h1_b1, b.side.K_h1_b1, K_h1_b1, same=True)
+    K_x1 = rt.E2(relu, relu, L_x1)
     if 'ntk' in get:
         # x1 := relu(h1 + b1)
-        T_x1 = rt.E2(step, step, a.K_h1_b1, b.K_h1_b1, K_h1_b1, same=True)
+        T_x1 = rt.E2(step, step, L_x1)
         T_x1 = rt.times(T_x1, K_h1_b1)
-    del K_h1_b1
-    K_h2_b2 = rt.add(K_x1, 1)
+    del K_h1_b1, L_x1
+    K_h2_b2 = rt.add(work, K_x1, 1)
     if 'ntk' in get:
         # h2 := W2 @ x1
-        T_h2 = rt.add(K_x1, T_x1)
+        T_h2 = rt.add(work, K_x1, T_x1)
         del T_x1
     del K_x1
     # x2 := relu(h2 + b2)
-    K_x2 = rt.E2(relu, relu, a.K_h2_b2, b.K_h2_b2, K_h2_b2, same=True)
+    L_x2 = rt.law(work, a.side.K_h2_b2, b.side.K_h2_b2, K_h2_b2, same=True)
+    del K_h2_b2
+    K_x2 = rt.E2(relu, relu, L_x2)
     if 'ntk' in get:
         # x2 := relu(h2 + b2)
-        T_x2 = rt.E2(step, step, a.K_h2_b2, b.K_h2_b2, K_h2_b2, same=True)
-        T_x2_2 = rt.add(T_h2, 1)
+        T_x2 = rt.E2(step, step, L_x2)
+        T_x2_2 = rt.add(work, T_h2, 1)
         del T_h2
         T_x2 = rt.times(T_x2, T_x2_2)
         del T_x2_2
-    del K_h2_b2
+    del L_x2
     if 'nngp' in get:
         out['nngp'] = rt.shaped(K_x2, a, b)
     if 'ntk' in get:
-        ntk_ = rt.add(K_x2, T_x2)
+        ntk_ = rt.add(work, K_x2, T_x2)
         del T_x2
         out['ntk'] = rt.shaped(ntk_, a, b)
     return out

@@ -36,7 +36,8 @@ def each(data):
     """The quantities of every input alone: tensors [n, ...]."""
     K_x = rt.gram("nd,nd->n", data['x'], data['x'])
     # x1 := relu(h1) + x0
-    K_relu_h1 = rt.E11(relu, relu, K_x)
+    V_x = rt.Variance(K_x)
+    K_relu_h1 = rt.E11(relu, relu, V_x)
     K_x1 = K_x + K_relu_h1
     del K_relu_h1
     # x2 := relu(h2) + x1
@@ -44,7 +45,8 @@ def each(data):
     # x1 := relu(h1) + x0
     M_relu_h1 = rt.E1(relu, K_x)
     # x2 := relu(h2) + x1
-    K_relu_h2 = rt.E11(relu, relu, K_x1)
+    V_x1 = rt.Variance(K_x1)
+    K_relu_h2 = rt.E11(relu, relu, V_x1)
     K_x1__relu_h2 = M_relu_h1 * M_relu_h2
     K_x2 = 2 * K_x1__relu_h2
     del K_x1__relu_h2
@@ -56,43 +58,47 @@ def each(data):
     # x2 := relu(h2) + x1
     M_x2 = M_relu_h1 + M_relu_h2
     return rt.Each(
-        data, K_x=K_x, K_x1=K_x1, M_relu_h2=M_relu_h2, M_relu_h1=M_relu_h1, K_x2=K_x2, M_relu_h3=M_relu_h3, M_x2=M_x2,
+        data, K_x=V_x, K_x1=V_x1, M_relu_h2=M_relu_h2, M_relu_h1=M_relu_h1, K_x2=K_x2, M_relu_h3=M_relu_h3, M_x2=M_x2,
     )
 
 
-def pairs(a, b, get):
+def pairs(a, b, get, work):
     """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
     out = {}
     if get.isdisjoint(('nngp', 'ntk')):
         return out
-    K_x = rt.gram("nmd,nmd->nm", a.data['x'], b.data['x'])
+    K_x = rt.gram("nmd,nmd->nm", a.data['x'], b.data['x'], work)
     # x1 := relu(h1) + x0
-    K_relu_h1 = rt.E2(relu, relu, a.K_x, b.K_x, K_x, same=True)
+    L_relu_h1 = rt.law(work, a.side.K_x, b.side.K_x, K_x, same=True)
+    K_relu_h1 = rt.E2(relu, relu, L_relu_h1)
     if 'ntk' in get:
         # x1 := relu(h1) + x0
-        T_relu_h1 = rt.E2(step, step, a.K_x, b.K_x, K_x, same=True)
+        T_relu_h1 = rt.E2(step, step, L_relu_h1)
         T_relu_h1 = rt.times(T_relu_h1, 2)
         T_relu_h1 = rt.times(T_relu_h1, K_x)
+    del L_relu_h1
     # x1 := relu(h1) + x0
-    K_x1 = rt.add(K_x, K_relu_h1)
+    K_x1 = rt.add(work, K_x, K_relu_h1)
     del K_relu_h1
     if 'ntk' in get:
         # x1 := relu(h1) + x0
-        T_x1 = rt.add(K_x, T_relu_h1)
+        T_x1 = rt.add(work, K_x, T_relu_h1)
         del T_relu_h1
     del K_x
     # x2 := relu(h2) + x1
-    K_relu_h2 = rt.E2(relu, relu, a.K_x1, b.K_x1, K_x1, same=True)
+    L_relu_h2 = rt.law(work, a.side.K_x1, b.side.K_x1, K_x1, same=True)
+    K_relu_h2 = rt.E2(relu, relu, L_relu_h2)
     if 'ntk' in get:
         # h2 := W2 @ x1
-        T_h2 = rt.add(K_x1, T_x1)
+        T_h2 = rt.add(work, K_x1, T_x1)
         # x2 := relu(h2) + x1
-        T_relu_h2 = rt.E2(step, step, a.K_x1, b.K_x1, K_x1, same=True)
+        T_relu_h2 = rt.E2(step, step, L_relu_h2)
         T_relu_h2 = rt.times(T_relu_h2, T_h2)
         del T_h2
+    del L_relu_h2
     # x2 := relu(h2) + x1
     K_x2 = a.M_relu_h2 * b.M_relu_h1
-    K_x2 = rt.add(K_x1, K_x2)
+    K_x2 = rt.add(work, K_x1, K_x2)
     del K_x1
     K_x2_2 = a.M_relu_h1 * b.M_relu_h2
     K_x2 = rt.axpby(1, K_x2, 1, K_x2_2)
@@ -100,14 +106,15 @@ def pairs(a, b, get):
     K_x2 = rt.axpby(1, K_x2, 1, K_relu_h2)
     del K_relu_h2
     # x3 := relu(h3) + x2
-    K_relu_h3 = rt.E2(relu, relu, a.K_x2, b.K_x2, K_x2, same=True)
+    L_relu_h3 = rt.law(work, a.side.K_x2, b.side.K_x2, K_x2, same=True)
+    K_relu_h3 = rt.E2(relu, relu, L_relu_h3)
     if 'ntk' in get:
         # x2 := relu(h2) + x1
-        T_x2 = rt.add(T_x1, T_relu_h2)
+        T_x2 = rt.add(work, T_x1, T_relu_h2)
         del T_x1, T_relu_h2
     # x3 := relu(h3) + x2
     K_x3 = a.M_relu_h3 * b.M_x2
-    K_x3 = rt.add(K_x2, K_x3)
+    K_x3 = rt.add(work, K_x2, K_x3)
     K_x3_2 = a.M_x2 * b.M_relu_h3
     K_x3 = rt.axpby(1, K_x3, 1, K_x3_2)
     del K_x3_2
@@ -115,19 +122,21 @@ def pairs(a, b, get):
     del K_relu_h3
     if 'ntk' in get:
         # h3 := W3 @ x2
-        T_h3 = rt.add(K_x2, T_x2)
-        # x3 := relu(h3) + x2
-        T_relu_h3 = rt.E2(step, step, a.K_x2, b.K_x2, K_x2, same=True)
-        T_relu_h3 = rt.times(T_relu_h3, T_h3)
-        del T_h3
+        T_h3 = rt.add(work, K_x2, T_x2)
     del K_x2
     if 'ntk' in get:
-        T_x3 = rt.add(T_x2, T_relu_h3)
+        # x3 := relu(h3) + x2
+        T_relu_h3 = rt.E2(step, step, L_relu_h3)
+        T_relu_h3 = rt.times(T_relu_h3, T_h3)
+        del T_h3
+    del L_relu_h3
+    if 'ntk' in get:
+        T_x3 = rt.add(work, T_x2, T_relu_h3)
         del T_x2, T_relu_h3
     if 'nngp' in get:
         out['nngp'] = rt.shaped(K_x3, a, b)
     if 'ntk' in get:
-        ntk_ = rt.add(K_x3, T_x3)
+        ntk_ = rt.add(work, K_x3, T_x3)
         del T_x3
         out['ntk'] = rt.shaped(ntk_, a, b)
     return out

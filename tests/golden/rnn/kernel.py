@@ -42,7 +42,9 @@ def each(data):
     def K_s_at(time):
         # s[time] := tanh(g[time] + b + u[time])
         K_g_b_u_2 = K_g_b_u_at(time)
-        K_s_2 = rt.E11(tanh, tanh, K_g_b_u_2)
+        V_g_b_u = rt.Variance(K_g_b_u_2)
+        del K_g_b_u_2
+        K_s_2 = rt.E11(tanh, tanh, V_g_b_u)
         return K_s_2
     @rt.table(data, (time_size,), (0,), 1, 1)
     def K_g_b_u_at(time):
@@ -57,14 +59,14 @@ def each(data):
     return rt.Each(data, K_g_b_u=K_g_b_u)
 
 
-def pairs(a, b, get):
+def pairs(a, b, get, work):
     """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
     out = {}
     if get.isdisjoint(('nngp', 'ntk')):
         return out
     time_size_a = a.data.size['time']
     time_size_b = b.data.size['time']
-    K_x = rt.gram("nmad,nmbd->nmab", a.data['x'], b.data['x'])
+    K_x = rt.gram("nmad,nmbd->nmab", a.data['x'], b.data['x'], work)
     K_g_b_u = rt.Lattice(a, b, (time_size_a, time_size_b), (0, 1))
     K_s = rt.Lattice(a, b, (time_size_a, time_size_b), (0, 1))
     for time, time2 in rt.wavefront(a.data, time_size_a, time_size_b):
@@ -73,15 +75,17 @@ def pairs(a, b, get):
         time_3 = time2 - 1
         K_s_2 = K_s.at(time_2, time_3)
         del time_2, time_3
-        K_g_b_u_w = rt.add(K_x_2, K_s_2)
+        K_g_b_u_w = rt.add(work, K_x_2, K_s_2)
         del K_x_2, K_s_2
         K_g_b_u_w = K_g_b_u_w.add_(1)
         K_g_b_u.put(time, time2, K_g_b_u_w)
         # s[time] := tanh(g[time] + b + u[time])
-        K_g_b_u_a = rt.at(a.K_g_b_u, 2, (0, time))
-        K_g_b_u_b = rt.at(b.K_g_b_u, 2, (0, time2))
-        K_s_w = rt.E2(tanh, tanh, K_g_b_u_a, K_g_b_u_b, K_g_b_u_w, same=True)
+        K_g_b_u_a = rt.at(a.side.K_g_b_u, 2, (0, time))
+        K_g_b_u_b = rt.at(b.side.K_g_b_u, 2, (0, time2))
+        L_s = rt.law(work, K_g_b_u_a, K_g_b_u_b, K_g_b_u_w, same=True)
         del K_g_b_u_w, K_g_b_u_a, K_g_b_u_b
+        K_s_w = rt.E2(tanh, tanh, L_s)
+        del L_s
         K_s.put(time, time2, K_s_w)
     K_g_b_u = K_g_b_u.all()
     K_s = K_s.all()
@@ -95,17 +99,19 @@ def pairs(a, b, get):
             K_s_3 = rt.at(K_s, 2, (0, time_5), (1, time_6))
             T_s_2 = T_s.at(time_5, time_6)
             del time_5, time_6
-            T_g_w = rt.add(K_s_3, T_s_2)
+            T_g_w = rt.add(work, K_s_3, T_s_2)
             del K_s_3, T_s_2
             T_g.put(time_4, time2_2, T_g_w)
             # s[time] := tanh(g[time] + b + u[time])
-            K_g_b_u_a_2 = rt.at(a.K_g_b_u, 2, (0, time_4))
-            K_g_b_u_b_2 = rt.at(b.K_g_b_u, 2, (0, time2_2))
+            K_g_b_u_a_2 = rt.at(a.side.K_g_b_u, 2, (0, time_4))
+            K_g_b_u_b_2 = rt.at(b.side.K_g_b_u, 2, (0, time2_2))
             K_g_b_u_2 = rt.at(K_g_b_u, 2, (0, time_4), (1, time2_2))
-            T_s_w = rt.E2(tanh_prime, tanh_prime, K_g_b_u_a_2, K_g_b_u_b_2, K_g_b_u_2, same=True)
+            L_s_2 = rt.law(work, K_g_b_u_a_2, K_g_b_u_b_2, K_g_b_u_2, same=True)
             del K_g_b_u_a_2, K_g_b_u_b_2, K_g_b_u_2
+            T_s_w = rt.E2(tanh_prime, tanh_prime, L_s_2)
+            del L_s_2
             K_x_3 = rt.at(K_x, 2, (0, time_4), (1, time2_2))
-            T_s_3 = rt.add(K_x_3, T_g_w)
+            T_s_3 = rt.add(work, K_x_3, T_g_w)
             del T_g_w, K_x_3
             T_s_3 = T_s_3.add_(1)
             T_s_w = rt.times(T_s_w, T_s_3)
@@ -122,7 +128,7 @@ def pairs(a, b, get):
     if 'ntk' in get:
         K_s_5 = K_s[:, :, -1, -1]
         T_s_4 = T_s[:, :, -1, -1]
-        ntk_ = rt.add(K_s_5, T_s_4)
+        ntk_ = rt.add(work, K_s_5, T_s_4)
         del T_s, K_s_5, T_s_4
         out['ntk'] = rt.shaped(ntk_, a, b)
     return out

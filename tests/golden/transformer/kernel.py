@@ -73,25 +73,26 @@ def each(data):
     K_z1 = K_z1 * K_z1_2
     del K_z1_2
     # _10[token] := relu(g1[token])
-    K_relu_g1 = rt.E11(relu, relu, K_z1)
+    V_z1 = rt.Variance(K_z1)
+    K_relu_g1 = rt.E11(relu, relu, V_z1)
     # _12[token] := h1[token] + z1[token]
     K_h1_z1 = K_z1 + K_relu_g1
-    return rt.Each(data, S__4=S__4, K_y1=K_y1, K_z1=K_z1, K_h1_z1=K_h1_z1)
+    return rt.Each(data, S__4=S__4, K_y1=K_y1, K_z1=V_z1, K_h1_z1=K_h1_z1)
 
 
-def pairs(a, b, get):
+def pairs(a, b, get, work):
     """The kernels between the inputs of a and of b: tensors [n, m, ...]."""
     out = {}
     if get.isdisjoint(('nngp', 'ntk')):
         return out
     token_size_a = a.data.size['token']
     token_size_b = b.data.size['token']
-    K_x = rt.gram("nmad,nmbd->nmab", a.data['x'], b.data['x'])
+    K_x = rt.gram("nmad,nmbd->nmab", a.data['x'], b.data['x'], work)
     # k1[token] := U1 @ x[token]
     K_x_3 = K_x[:, :, :, None]
     S__4_a = a.S__4.permute(0, 1, 3, 2)
     S__4_a = S__4_a[:, :, :, :, None]
-    K__5__k1 = rt.product(K_x_3, S__4_a)
+    K__5__k1 = rt.product(work, K_x_3, S__4_a)
     del K_x_3, S__4_a
     # _6[token] := sum[token_key](_5[token_key, token])
     K_k1___5_sum = rt.contract("nmab,nmcb->nmac", (K_x, b.S__4), a=token_size_a, b=token_size_b, c=token_size_b)
@@ -112,7 +113,7 @@ def pairs(a, b, get):
     K__5_sum = rt.total(K__5_sum___5_2, token_size_b)
     del K__5_sum___5, K__5_sum___5_2
     # y1[token] := _6[token] + k1[token]
-    K_y1 = rt.add(K_x, K__5_sum__k1)
+    K_y1 = rt.add(work, K_x, K__5_sum__k1)
     del K_x, K__5_sum__k1
     K_y1 = rt.axpby(1, K_y1, 1, K_k1___5_sum)
     del K_k1___5_sum
@@ -122,7 +123,7 @@ def pairs(a, b, get):
     K_y1_a = a.K_y1[:, :, :, None]
     K_z1 = f_1(K_y1_a)
     del K_y1_a
-    K_z1 = rt.product(K_y1, K_z1)
+    K_z1 = rt.product(work, K_y1, K_z1)
     del K_y1
     K_y1_b = b.K_y1[:, :, None]
     K_z1_2 = f_1(K_y1_b)
@@ -130,17 +131,19 @@ def pairs(a, b, get):
     K_z1 = rt.times(K_z1, K_z1_2)
     del K_z1_2
     # _10[token] := relu(g1[token])
-    K_z1_a = a.K_z1[:, :, :, None]
-    K_z1_b = b.K_z1[:, :, None]
-    K_relu_g1 = rt.E2(relu, relu, K_z1_a, K_z1_b, K_z1, same=True)
+    K_z1_a = a.side.K_z1[:, :, :, None]
+    K_z1_b = b.side.K_z1[:, :, None]
+    L_relu_g1 = rt.law(work, K_z1_a, K_z1_b, K_z1, same=True)
+    del K_z1_a, K_z1_b
+    K_relu_g1 = rt.E2(relu, relu, L_relu_g1)
     if 'ntk' in get:
         # _10[token] := relu(g1[token])
-        T_relu_g1 = rt.E2(step, step, K_z1_a, K_z1_b, K_z1, same=True)
+        T_relu_g1 = rt.E2(step, step, L_relu_g1)
         T_relu_g1 = rt.times(T_relu_g1, 2)
         T_relu_g1 = rt.times(T_relu_g1, K_z1)
-    del K_z1_a, K_z1_b
+    del L_relu_g1
     # x1[token] := (_12[token] - _13[token]) / sqrt(_14[token])
-    K_x1 = rt.add(K_z1, K_relu_g1)
+    K_x1 = rt.add(work, K_z1, K_relu_g1)
     K_h1_z1_a = a.K_h1_z1[:, :, :, None]
     K_x1_2 = f_1(K_h1_z1_a)
     del K_h1_z1_a
@@ -151,7 +154,7 @@ def pairs(a, b, get):
     K_x1 = K_x1 * K_x1_3
     if 'ntk' in get:
         # h1[token] := W1b @ _10[token]
-        T_h1 = rt.add(K_relu_g1, T_relu_g1)
+        T_h1 = rt.add(work, K_relu_g1, T_relu_g1)
         del T_relu_g1
     del K_relu_g1
     # x1[token] := (_12[token] - _13[token]) / sqrt(_14[token])
@@ -162,7 +165,7 @@ def pairs(a, b, get):
     K_x1_mean__x1 = rt.times(K_x1_mean__x1, K_x1_mean__x1_2)
     if 'ntk' in get:
         # x1[token] := (_12[token] - _13[token]) / sqrt(_14[token])
-        T_x1 = rt.add(K_z1, T_h1)
+        T_x1 = rt.add(work, K_z1, T_h1)
         del T_h1
         T_x1 = T_x1 * K_x1_2
         T_x1 = T_x1 * K_x1_3
@@ -185,7 +188,7 @@ def pairs(a, b, get):
     if 'nngp' in get:
         out['nngp'] = rt.shaped(K_x1_mean, a, b)
     if 'ntk' in get:
-        ntk_ = rt.add(K_x1_mean, T_x1_mean)
+        ntk_ = rt.add(work, K_x1_mean, T_x1_mean)
         del T_x1_mean
         out['ntk'] = rt.shaped(ntk_, a, b)
     return out

@@ -51,14 +51,12 @@ def windowed(
     dilation: Sequence[int], outside: Literal["zero", "drop"] = "zero",
 ) -> tuple[Expr, ir.Axis]:  # fmt: skip
     """x[stride·s + dilation·κ − pad] over a new axis of taps κ; the sizes are those of the operation's result."""
-    p, var = L.program, L.program.var_of(expr)
+    L.program.var_of(expr)
     where = offsets(kernel, pads, dilation)
-    tap = p.fresh_axis("k", len(where))
-    table = {axis: s[0] for axis, s in zip(axes, L.step.sizes[-len(axes) :], strict=True)}
-    dims = tuple(ir.Dim(d.axis, table.get(d.axis, d.size)) for d in var.dims)
-    kind: ir.Kind = var.kind if var.kind in ("C", "X") else "H"
-    out = p.new_var(None, kind, var.rows, None, (*dims, ir.Dim(tap, len(where))))
-    return p.add(ir.Window(out, var, tuple(axes), tap, where, tuple(stride), outside)), tap
+    tap = L.program.fresh_axis("k", len(where))
+    sizes = {axis: s[0] for axis, s in zip(axes, L.step.sizes[-len(axes) :], strict=True)}
+    form = (tuple(axes), tap, where, tuple(stride), outside)
+    return expr.indexed(lambda out, of: ir.Window(out, of, *form), sizes), tap
 
 
 def unwindowed(
@@ -66,11 +64,8 @@ def unwindowed(
     stride: Sequence[int],
 ) -> Expr:  # fmt: skip
     """Σ of expr[s, κ] over the (s, κ) with stride·s + offset_κ = t: the adjoint of `windowed`."""
-    p, var = L.program, L.program.var_of(expr)
-    table = {axis: s[0] for axis, s in zip(axes, L.step.sizes[-len(axes) :], strict=True)}
-    dims = tuple(ir.Dim(d.axis, table.get(d.axis, d.size)) for d in var.dims if d.axis != tap)
-    out = p.new_var(None, "H", var.rows, None, dims)
-    return p.add(ir.Unwindow(out, var, tuple(axes), tap, where, tuple(stride), "zero"))
+    sizes = {axis: s[0] for axis, s in zip(axes, L.step.sizes[-len(axes) :], strict=True)}
+    return expr.indexed(lambda out, of: ir.Unwindow(out, of, tuple(axes), tap, where, tuple(stride), "zero"), sizes)
 
 
 def resized(L: Lifter, v: Value, rank: int) -> Value:

@@ -168,13 +168,13 @@ class Walk(State):
         operands = [self.field(x) for x in s.of]
         return sums.contracted(self.last, operands, axes, len(s.kept), [sizes[q] for q in letters])
 
-    def expect(self, s: operations.Expect2, f: Fn, g: Fn) -> None:
-        given = [self.field(x) for x in s.covariances]
+    def expect(self, s: operations.Expect2, law: operations.Law, f: Fn, g: Fn) -> None:
+        given = [self.field(x) for x in law.covariances]
 
         def make(cursor: Cursor, k: list[Value]) -> Value:
             if cursor not in self._expectations:
                 self._expectations[cursor] = Elements(cursor, self.own, self.series)
-            return self._expectations[cursor].value(f, g, k[0], k[1], k[2], s.same)
+            return self._expectations[cursor].value(f, g, k[0], k[1], k[2], law.same)
 
         shape = broadcast(*(x.shape for x in given))
         if formulas.rule(f, g) is None:

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from netsor.compilers.expectation.quadrature.nodes import legendre
+
 Array = np.ndarray[Any, Any]
 REACH, WIDTH = 9.0, 1.5
 ORDERS = ((14, 10), (20, 14))  # of panels: the rule, and the coarser one that bounds it
@@ -153,7 +155,7 @@ def _lattice_points(steps: Array) -> Iterator[tuple[Array, Array]]:
 
 def _nodes(q: Integrand, slopes: Array, order: int) -> Nodes | None:
     """Panels on a line or in a plane."""
-    x, w = np.polynomial.legendre.leggauss(order)
+    x, w = legendre(order)
     breaks = [(row, k - c) for row, c, points in zip(slopes, q.centre, q.kinks, strict=True) for k in (*points, 0.0)]
     if slopes.shape[1] == 0:
         return [(np.zeros((0, 1)), np.ones(1))]
