@@ -24,7 +24,7 @@ from netsor.compilers.native import compiler, library
 from netsor.compilers.store import processes, workers
 from netsor.compilers.store.files import Store
 
-pytest.importorskip("google_crc32c")
+pytest.importorskip("zarr")
 X = np.random.default_rng(0).normal(size=(60, 5))
 TILE = 8  # 36 blocks of X
 copies = pytest.mark.skipif(sys.platform != "linux", reason="copies of processes are made on Linux only")
