@@ -16,6 +16,7 @@ COMMANDS = {
     "scaling-first-call": ("scaling.py", "--case", "first-call"),
     "cliffs": ("cliffs.py",),
     "slow": ("slow.py",),
+    "people": ("people.py",),
     "datasets": ("datasets.py", "--case", "iris", "--case", "linnerud"),
     "store": ("store.py",),
     "schedule": ("schedule.py",),

@@ -22,7 +22,7 @@ OFTEN = 16  # with more than one pair in so many beyond the series, torch takes 
 SELDOM = 200  # the same in float64, where such pairs take a table or a quadrature each
 
 PROBED = 64  # inputs of a side of the blocks that show how many terms are enough
-DEGREES = hermite.DEGREES[:2]  # coefficients of more take longer than what they spare
+DEGREES = hermite.DEGREES
 LISTED = 8  # one pair in so many can be near before a part is done again in halves
 AT_LEAST = 1 << 20  # near pairs that a list holds
 AT_ONCE = 1 << 23  # pairs between two reports of progress: their list of near ones has 8 MB
@@ -46,10 +46,6 @@ class Native:
         if dtype not in self._libraries:
             self._libraries[dtype] = self.make(dtype)
         return self._libraries[dtype]
-
-    @property
-    def has_series(self) -> bool:
-        return any(library.pairs.series for library in self._libraries.values())
 
     @property
     def is_there(self) -> bool:

@@ -35,13 +35,12 @@ from netsor.errors import InputError, NetsorWarning, UnsupportedError
 Backend = Literal["auto", "torch", "native"]
 Names = tuple[str, ...]
 
-FORMULA, SERIES = 4e-9, 40e-9  # seconds that torch takes for an expectation of one pair
+FORMULA, SERIES = 4e-9, 120e-9  # seconds that torch takes for an expectation of one pair
 PAYS = 2.0  # seconds in torch, of all calls so far, for which a kernel is compiled
 NOTICED = 0.05  # seconds in torch below which nothing else is looked for
 CUDA = "on CUDA it has been checked through the CPU target only"
 ON_CUDA = f'{CUDA}; backend="native" takes it'
 LIBRARIES: dict[str, Callable[[Pairs, torch.dtype], Any]] = {"cpu": Library, "cuda": CudaLibrary}
-SERIES_ASKED = 'it has series, in which torch is about as fast; backend="native" takes them'
 
 
 class Backends:
@@ -97,11 +96,9 @@ class Backends:
         return self._native[key]
 
     def _wanted(self, get: Names, recursion: Callable[[Names], Recursion], kind: str) -> Native | Tiles | str:
-        """The native blocks; on CUDA, and of a kernel with series, for which torch is as fast, where asked for."""
+        """The native blocks; on CUDA where asked for."""
         found = self.native(get, recursion, kind)
-        if not self._weighs or isinstance(found, str):
-            return found
-        return ON_CUDA if kind == "cuda" else SERIES_ASKED if found.has_series else found
+        return ON_CUDA if self._weighs and kind == "cuda" and not isinstance(found, str) else found
 
     def _fitting(self, get: Names, found: Tiles, one: Inputs) -> Tiles | str:
         """The tiles where they serve inputs of these sizes; why they do not is what `described` says next."""
@@ -117,8 +114,7 @@ class Backends:
     def _pays(self, get: Names, found: Native | Tiles, one: Inputs, call: Call) -> bool:
         """Is the library there, or have the calls taken, with this one, so long that it pays?"""
         library = _library(found, one)
-        count = library.elements if isinstance(found, Tiles) else library.pairs.formulas
-        seconds = call.pairs * (count * FORMULA)
+        seconds = call.pairs * (library.formulas * FORMULA + library.summed * SERIES)
         self._seconds[get] = self._seconds.get(get, 0.0) + seconds
         return library.is_there or self._seconds[get] > PAYS
 

@@ -10,6 +10,7 @@ import sympy as sp
 import torch
 from torch import Tensor
 
+from netsor.compilers.expectation import engine
 from netsor.compilers.expectation.blocks import fast
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.lowering.torch_functions import torch_function
@@ -47,6 +48,14 @@ class Own:
 
 
 @dataclass(frozen=True)
+class Mean:
+    """E f(u), u ~ N(0, k)."""
+
+    f: Fn
+    k: Column
+
+
+@dataclass(frozen=True)
 class Computed:
     """An operation of columns and numbers."""
 
@@ -75,7 +84,15 @@ class Mixed:
     first: bool
 
 
-Column = Kept | InverseRoot | Root | Own | Computed | Applied | Mixed
+@dataclass(frozen=True)
+class Reach:
+    """Of the coefficients of an element in a series, w: those of two serve |r| ≤ 1/ww′ (`axes.series`)."""
+
+    which: int
+    number: int
+
+
+Column = Kept | InverseRoot | Root | Own | Mean | Computed | Applied | Mixed | Reach
 
 
 def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
@@ -89,6 +106,8 @@ def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
             return fast.root(evaluate(column.k, kept))
         case Own():
             return fast.E11(column.f, column.g, evaluate(column.k, kept))
+        case Mean():
+            return engine.E1(column.f, evaluate(column.k, kept))
         case Computed():
             return OPERATIONS[column.op](*_arguments(column.args, kept))
         case Applied():
@@ -97,6 +116,8 @@ def evaluate(column: Column, kept: Sequence[Tensor]) -> Tensor:
             weights = evaluate(column.weights, kept).unflatten(-1, column.shape)
             weights = weights.mT if column.first else weights
             return (weights @ evaluate(column.of, kept).unflatten(-1, (weights.shape[-1], -1))).flatten(1)
+        case Reach():
+            raise AssertionError("the coefficients of a block say how far they reach")
         case _:
             assert_never(column)
 

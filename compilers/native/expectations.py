@@ -6,7 +6,8 @@ The formulas are those of compiled blocks (`expectation.blocks.fused`), run on v
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -83,10 +84,16 @@ class Expectations:
         refuse(f, g)
         if not isinstance(k11.arg, Side) or not isinstance(k22.arg, Side):
             raise Missing(f"an expectation of {f.name} and {g.name} whose variances are not those of one input each")
-        series = Series(f, g, _side(k11).column, _side(k22).column)
-        which = self.series.setdefault(series, len(self.series))
-        made = self.body.add("series", geometry.r.arg, which=which, later=True)
-        return Value(self.body, made, k12.dtype), geometry.size, True
+        series = Series(f, g, k11.arg.column, k22.arg.column)
+        found, size = self._summed(self.series.setdefault(series, len(self.series)), k11.arg, k22.arg, geometry)
+        return found, size, True
+
+    def _summed(self, which: int, one: Side, two: Side, geometry: Geometry) -> tuple[Value, Value]:
+        """A series, and what of a pair must stay below 1."""
+        del one, two
+        r: Any = geometry.r
+        size: Any = geometry.size
+        return Value(self.body, self.body.add("series", r.arg, which=which, later=True), r.dtype), size
 
     def _staged(self, k12: Value) -> Value:
         """The covariance in a stage of its own, when an expectation of this one has gone into it."""
@@ -136,22 +143,22 @@ def _inverse_root(k: Any, noise: float | None) -> Any:
     return (-positive).chosen(0.0, 1.0 / positive.sqrt())
 
 
+def of_one(k: Argument, column: Callable[[Column], Column]) -> Argument:
+    """A function of the variance of one input."""
+    if not isinstance(k, Side):
+        raise Missing("an expectation whose variance is not that of one input")
+    return replace(k, column=column(k.column))
+
+
 def twin(k11: Value, k12: Value) -> Value:
     """At least 0 where a covariance is that of one variable."""
     return k11 * (TWIN * torch.finfo(k12.dtype).eps) - (k12 - k11).abs()
 
 
-def _side(k: Value) -> Side:
-    assert isinstance(k.arg, Side)
-    return k.arg
-
-
 def refuse(f: Fn, g: Fn) -> None:
-    """Missing when Mehler's series of f and g does not converge fast, or at all."""
+    """Missing when Mehler's series of f and g does not converge."""
     if any(isinstance(t, Delta) for h in (f, g) for _, t in h.terms):
         raise Missing(f"an expectation of a distribution ({f.name}, {g.name})")
-    if not (is_polynomial(f) or is_polynomial(g)) and (f.kinks or g.kinks):
-        raise Missing(f"an expectation of {f.name} and {g.name}, which have kinks and no formula")
 
 
 def is_polynomial(f: Fn) -> bool:

@@ -73,6 +73,7 @@ class Library:
         self.pairs, self.dtype = pairs, dtype
         text = Text(pairs, dtype)
         self.source, self.columns = text.source, tuple(text.columns)
+        self.formulas, self.summed = pairs.formulas, len(pairs.series)  # expectations of a pair
         self._library: Any = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -12,8 +13,8 @@ from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.lowering.plan import arrays, operations, order, positions
 from netsor.compilers.lowering.plan.operands import Array, Name, Operand, Quantity
 from netsor.compilers.native.body import Argument, Body, Side, Value
-from netsor.compilers.native.columns import Kept
-from netsor.compilers.native.expectations import Expectations, Missing, Series
+from netsor.compilers.native.columns import Column, Kept
+from netsor.compilers.native.expectations import Expectations, Missing, Series, of_one
 from netsor.compilers.native.statements import Functions, OverAxes, Statements
 from netsor.names import shown
 
@@ -114,6 +115,9 @@ class _Walk(Statements):
     def expect(self, s: operations.Expect2, law: operations.Law, f: Fn, g: Fn) -> None:
         k11, k22, k12 = map(self._value, law.covariances)
         self._define(s.out, self.expectations.value(f, g, k11, k22, k12, law.same))
+
+    def expect1(self, s: operations.Expect1, column: Callable[[Column], Column]) -> None:
+        self._define(s.out, Value(self.body, of_one(self._argument(s.k), column), self.dtype))
 
     def result(self, s: order.Result) -> None:
         if s.sizes:

@@ -12,6 +12,7 @@ import torch
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.lowering.plan import arrays, operations, order, positions
 from netsor.compilers.lowering.plan.operands import Name
+from netsor.compilers.native.columns import Column, Mean, Own
 from netsor.compilers.native.expectations import Missing
 
 Functions = Callable[[sp.Expr], Fn]
@@ -70,8 +71,10 @@ class Statements(ABC):
                 self.over_axes(s)
             case operations.Softmax():
                 raise Missing("a softmax of a kernel of pairs")
-            case operations.Variance() | operations.Expect1() | operations.ExpectJ():
-                raise Missing("an expectation over other than two Gaussian variables")
+            case operations.Expect1():
+                self._expect1(s)
+            case operations.Variance() | operations.ExpectJ():
+                raise Missing("an expectation over more than two Gaussian variables")
             case operations.Square() | operations.Radial() | operations.Placed():
                 raise Missing("an expectation over a batch")
             case order.Store() | arrays.Reduce() | arrays.Windows():
@@ -84,6 +87,12 @@ class Statements(ABC):
         if law.means != (None, None):
             raise Missing("an expectation of variables with means")
         self.expect(s, law, self.functions(s.f), self.functions(s.g))
+
+    def _expect1(self, s: operations.Expect1) -> None:
+        if s.mean is not None:
+            raise Missing("an expectation of a variable with a mean")
+        found = [self.functions(f) for f in s.functions]
+        self.expect1(s, lambda k: Mean(found[0], k) if len(found) == 1 else Own(found[0], found[1], k))
 
     @abstractmethod
     def result(self, s: order.Result) -> None:
@@ -108,6 +117,10 @@ class Statements(ABC):
     @abstractmethod
     def expect(self, s: operations.Expect2, law: operations.Law, f: Fn, g: Fn) -> None:
         """E f(u)g(v) of variables without means."""
+
+    @abstractmethod
+    def expect1(self, s: operations.Expect1, column: Callable[[Column], Column]) -> None:
+        """E f(u), or E f(u)g(u), of a variable of one input: a column of its variance."""
 
     @abstractmethod
     def over_axes(self, s: OverAxes) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from netsor.compilers.expectation.blocks import mehler
-from netsor.compilers.expectation.series.hermite import ROUNDING
+from netsor.compilers.expectation.series.hermite import ROUNDING, Coefficients
 from netsor.compilers.native.columns import evaluate
 from netsor.compilers.native.expectations import Series
 
@@ -47,16 +47,21 @@ def tables(series: Series, one: Sequence[Tensor], two: Sequence[Tensor], degree:
     """The coefficients of both sides, from what `each` has kept of the two batches."""
     k11, k22 = evaluate(series.k11, one), evaluate(series.k22, two)
     left, right = mehler.expansion(series.f, k11, degree), mehler.expansion(series.g, k22, degree)
-    size = left.a.abs().amax(1) * right.a.abs().amax(1)
+    found = terms(left, right, k11.dtype)
+    a, b = (padded(list(c.a[found.first :: found.step][: found.count])) for c in (left, right))
+    return a, b, found
+
+
+def terms(left: Coefficients, right: Coefficients, dtype: torch.dtype) -> Terms:
+    """Which terms Σ a_k b_k r^k has."""
+    size = left.a.abs().flatten(1).amax(1) * right.a.abs().flatten(1).amax(1)
     active = (size > FLOOR * size.max()).nonzero().flatten().tolist() or [0]
     parities = {k % 2 for k in active}
     step = 2 if len(parities) == 1 else 1
     first = max(parities) if step == 2 else 0
     powers = range(first, active[-1] + 1, step)
-    target = mehler.TARGET[k11.dtype]
+    target = mehler.TARGET[dtype]
     tails = [left.tails[k] * right.tails[k] / target for k in powers]
     reach = 2.0 if tails[-1] == 0 else (1 / tails[-1]) ** (1 / (powers[-1] + 1))
     error = left.error + right.error + ROUNDING + target
-    terms = Terms(first, step, len(powers), torch.tensor(tails, dtype=torch.float64), min(reach, 2.0), error)
-    a, b = (padded(list(c.a[first::step][: terms.count])) for c in (left, right))
-    return a, b, terms
+    return Terms(first, step, len(powers), torch.tensor(tails, dtype=torch.float64), min(reach, 2.0), error)

@@ -7,11 +7,10 @@ until the blocks of the store are their means. What is kept is not drawn again.
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,25 +20,18 @@ import torch
 from torch import Tensor
 
 from netsor.build.program import Program
-from netsor.compilers.budget.plan import Limits
 from netsor.compilers.budget.progress import Progress
 from netsor.compilers.derive.outputs import Key
-from netsor.compilers.evaluate.assembled import symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.sampler.estimate import PILOT, Estimate, Forecast, Scrambles, estimate
 from netsor.compilers.sampler.kernels import Of, Quantities, Quantity, Sampling, scales, warn
 from netsor.compilers.sampler.normals import Normals
-from netsor.compilers.store.files import Report, Store, damaged, writing
-from netsor.compilers.store.identity import Identity
+from netsor.compilers.store.files import Store, damaged, writing
 from netsor.compilers.store.layout import STATE, Block
-from netsor.compilers.store.task import LARGEST, Hands, Task, one_thread
-from netsor.compilers.store.workers import dealt
 from netsor.compilers.store.zarr import put_whole
 from netsor.errors import Diagnostic, InputError
 
 DRAWS, ROUNDS = "draws", "rounds.json"
-RUNS = 256  # scrambles that a block is the mean of, at most
-SHARE = 4  # they take at most one part in so many of the memory
 Part = tuple[str, int, int]  # "pairs" and a block; "first" or "second" and the inputs with themselves
 
 
@@ -257,58 +249,3 @@ def _named(values: Quantities) -> dict[Key, Tensor]:
 def _quantity(text: str) -> Quantity:
     """A kernel by its stored key, which older draws of vectors have a mark in front of."""
     return Quantity(Key.of_stored(text.removeprefix("vector\n")))
-
-
-@dataclass(frozen=True)
-class SampledTask(Task):
-    """Kernels of which some are sampled; the others are computed block by block."""
-
-    draws: Draws
-
-    def begin(self, store: Store, todo: list[Block], hands: Hands) -> None:
-        self.draws.make(store, todo, lambda scrambles: dealt(self, store, hands.processes, scrambles))
-
-    def having(self, one: Inputs, two: Inputs | None) -> SampledTask:
-        return replace(self, one=one, two=two, draws=replace(self.draws, one=one, two=two))
-
-    def write(self, store: Store, what: Block | Scramble) -> None:
-        """A block, or the kernels of a scramble, which are kept until the blocks are their means."""
-        if isinstance(what, Scramble):
-            with one_thread(), writing(store.path):
-                self.draws.draw(what, store)
-        else:
-            super().write(store, what)
-
-    def end(self, store: Store) -> None:
-        self.draws.folder = store.path / STATE / DRAWS
-        self.draws.keep(0)
-
-    def block(self, rows: slice, cols: slice) -> tuple[dict[Key, Any], Report]:
-        means = self.draws.block(rows, cols)
-        if self.two is None and rows == cols:
-            means = {name: symmetrised(value) for name, value in means.items()}
-        found, (method, error) = self._exact(rows, cols)
-        methods = [m for m in (method, "sampled") if m]
-        return found | self._plain(means), ("+".join(methods), max(error or 0.0, self.draws.relative))
-
-    def probe(self) -> dict[Key, Any]:
-        return self._exact(slice(0, 2), slice(0, 2))[0] | self._plain(self.draws.shapes())
-
-    def identity(self, tile: int) -> Identity:
-        """The memory bounds how many draws there are at once, which the numbers depend on."""
-        return super().identity(tile) | {"memory": self.draws.memory}
-
-    def _exact(self, rows: slice, cols: slice) -> tuple[dict[Key, Any], Report]:
-        names = tuple(name for name in self.names if name not in self.draws.get)
-        return self.computed(names, rows, cols) if names else ({}, ("", None))
-
-    def _plain(self, found: dict[Key, Tensor]) -> dict[Key, Any]:
-        return {name: value.to(self.one.dtype).numpy(force=True) for name, value in found.items()}
-
-    def tile(self, limits: Limits, processes: int, known: int | None) -> int:
-        """Inputs per side of a block: as said, as in the store, or so many that a block's scrambles fit the memory."""
-        if limits.tile or known:
-            return limits.tile or known or 1
-        pair = sum(v.numel() for v in self.draws.shapes().values()) * 8 * RUNS
-        side = max(1, math.isqrt(int(self.draws.memory / SHARE / pair)))
-        return min(LARGEST, 2 ** int(math.log2(side)))

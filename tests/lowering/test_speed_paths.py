@@ -235,6 +235,17 @@ def test_windows_that_do_not_separate() -> None:
     torch.testing.assert_close(boxes.box(x, 1, *moves), naive(x, 1, moves))
 
 
+@pytest.mark.parametrize("f", ["tanh", "elu"])
+def test_many_near_duplicates_are_as_exact_as_one(f: str) -> None:
+    """The kernels of nearly equal inputs, however many pairs of them a block holds."""
+    x = torch.randn(600, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = x + 1e-6 * x.flip(0)
+    kernel = ns.compile(ns.programs.mlp(depth=2, phi=f), backend="torch")
+    many, one = kernel(x, y), kernel(x[:2], y[:2])
+    for a, b in ((many.nngp, one.nngp), (many.ntk, one.ntk)):
+        torch.testing.assert_close(a[:2, :2], b, rtol=1e-10, atol=0)
+
+
 EXACT = ("batchnorm_mlp", "cnn", "cntk", "gcn", "mlp", "resnet", "rnn", "transformer")  # the others are sampled
 
 

@@ -94,6 +94,16 @@ def attentive() -> ns.Program:
     return p
 
 
+def gated() -> ns.Program:
+    """Positions times a function of another variable of each, whose mean stands alone."""
+    p = ns.Program("gated")
+    n = p.width("n")
+    x: Any = p.data("x", axes=("token",))
+    u, w = p.let("u", p.matrix("B", n, x) @ x), p.let("w", p.matrix("C", n, x) @ x)
+    p.output(p.readout("v", n), p.let("z", ns.erf(u) + ns.erf(u) * ns.gaussian(w)).mean("token"))
+    return p
+
+
 def of_images(make: Callable[[], ns.Program], *shape: int) -> tuple[Callable[[], ns.Program], Callable[[], Any]]:
     return make, lambda: samples(*shape)
 
@@ -106,6 +116,10 @@ CASES: dict[str, tuple[Callable[[], ns.Program], Callable[[], Any]]] = {
     "attentive": of_images(attentive, 6, 4, 9),
     "transformer": of_images(transformer, 6, 5, 3),
     "recurrence": of_images(lambda: rnn("relu", "mean"), 6, 5, 3),
+    "series": of_images(lambda: rnn("tanh", "mean"), 9, 5, 3),
+    "series of a CNN": of_images(lambda: cnn(2, phi="tanh"), 9, 5, 4, 3),
+    "series by offsets": of_images(lambda: cnn(2, phi="silu", readout="mean"), 6, 3, 9, 2),
+    "gated": of_images(gated, 9, 4, 5),
     "graph": (gcn, lambda: {"x": samples(12, 4, 3), "A": samples(12, 4, 4, seed=4).abs()}),
 }
 
@@ -122,7 +136,26 @@ def test_programs(name: str, taken: Counter[str]) -> None:
     assert taken["taken"]
 
 
-@pytest.mark.parametrize("name", ["flatten", "offsets"])
+@pytest.mark.parametrize("phi", ["tanh", "sigmoid"])
+def test_series_of_few_and_of_many_terms(phi: str, taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of inputs small and large, nearly parallel ones among them; coefficients for one input at a time are the same."""
+    x = samples(9, 4, 3) * torch.logspace(-2, 0.6, 9, dtype=torch.float64).reshape(-1, 1, 1)
+    x[7] = x[8] + 1e-3 * x[6]
+    p = rnn(phi, "mean")
+    kernel = agree(p, x[5:])
+    agree(p, x)
+    assert taken["taken"]
+    whole = kernel(x[5:]).ntk
+    monkeypatch.setattr(blocks, "HELD", 1)
+    torch.testing.assert_close(kernel(x[5:]).ntk, whole, rtol=1e-12, atol=1e-14)
+
+
+def test_series_with_kinks(taken: Counter[str]) -> None:
+    agree(cnn(1, phi="elu"), samples(9, 2, 3, 4)[5:])
+    assert taken["taken"]
+
+
+@pytest.mark.parametrize("name", ["flatten", "offsets", "series", "series by offsets"])
 def test_in_float32(name: str, taken: Counter[str]) -> None:
     make, given = CASES[name]
     x = given()
@@ -184,8 +217,6 @@ def test_terms_and_gradients() -> None:
 
 
 def test_what_is_left_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = ns.compile(rnn("tanh", "mean"))
-    assert kernel.backend.startswith("torch (") and "by series on an axis" in kernel.backend
     monkeypatch.setattr(library, "LARGE", 1 << 10)
     with pytest.raises(ns.UnsupportedError, match=r"NT702 .*tensors of .* MB for the pairs of a vector"):
         ns.compile(cnn(1), backend="native")(samples(2, 5, 4, 3))

@@ -70,7 +70,7 @@ def test_compositions() -> None:
                 assert float(error[~close].max()) <= BOUND[dtype], (name, str(p))
                 assert float(error[close].max()) <= max(ANGLE, BOUND[dtype]), (name, str(p))
 
-    each(20, check, depth=3)
+    each(12, check, depth=3)
     assert covered >= 10
 
 

@@ -20,7 +20,7 @@ from cluster import chunks, forked, until
 import netsor as ns
 from netsor import programs
 from netsor.cli.app import main
-from netsor.compilers.store import draws, workers
+from netsor.compilers.store import draws, sampled, workers
 from netsor.compilers.store.files import Store
 
 pytest.importorskip("google_crc32c")
@@ -183,7 +183,7 @@ def test_a_process_that_is_killed_as_it_draws(whole: Path, tmp_path: Path, monke
 
 def test_damaged_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "k.zarr"
-    monkeypatch.setattr(draws.SampledTask, "block", lambda *args: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(sampled.SampledTask, "block", lambda *args: os.kill(os.getpid(), signal.SIGKILL))
     process = forked(lambda: gru().gram(X, store=path, tile=2, get="nngp"))
     process.join()
     monkeypatch.undo()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,25 +13,31 @@ from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near, symmetrised
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
-from netsor.compilers.expectation.report import report
+from netsor.compilers.expectation.report import record, report
+from netsor.compilers.expectation.series import hermite
 from netsor.compilers.native.axes.library import Library, Source
 from netsor.compilers.native.axes.printing.reader import PLAIN
+from netsor.compilers.native.axes.series import Sum, sums
 from netsor.compilers.native.axes.sides import Shapes, Sides
-from netsor.compilers.native.columns import Column, evaluate
+from netsor.compilers.native.columns import Column, Reach, evaluate
 from netsor.compilers.native.compiler import loads
 from netsor.compilers.native.expectations import Missing
 
+DEGREES = hermite.DEGREES
+PROBED = 24  # inputs of a side that show how many coefficients are enough
+HELD = 1 << 26  # bytes of coefficients of the inputs of a block
 OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
 FEW = (4, 32)  # elements of an axis of inputs that nobody has seen
 SIDE = 256  # inputs of a side of a block
+
+
+Quantities = Callable[[int, Column, int], Tensor]  # of the first (0) or second (1) inputs, `[samples, elements]`
 
 
 class Tiles:
     """The blocks of one kernel; `make` gives the library for a dtype and shapes. `needed`: torch takes no band where
     the compiler fails.
     """
-
-    has_series = False
 
     def __init__(
         self, sides: Sides, make: Callable[[torch.dtype, Shapes], Library], threads: int | None = None,
@@ -80,23 +86,21 @@ class Tiles:
 
     # ------------------------------------------------------------ quantities of each input
 
-    def _tables(self, source: Source, a: Any, b: Any) -> list[list[Tensor]]:
-        """What the tiles read of each input, `[samples, elements]`; of one batch with itself once."""
-        known: dict[tuple[int, int], Tensor] = {}
+    def _quantities(self, a: Any, b: Any) -> Quantities:
+        """Of one batch with itself once."""
         kept = [self.sides.flattened(a)]
         kept.append(kept[0] if a is b else self.sides.flattened(b))
+        known: dict[Any, Tensor] = {}
 
-        def table(each: Any, side: int, number: int, column: Column, size: int) -> Tensor:
-            key = 0 if a is b else side, number
+        def table(side: int, column: Column, size: int) -> Tensor:
+            each = (a, b)[side]
+            key = 0 if a is b else side, column, size
             if key not in known:
                 found = evaluate(column, kept[side]).to(each.data.dtype)
                 known[key] = found.expand(each.data.samples, size).contiguous()
             return known[key]
 
-        sides = ((a, 0, 1), (b, 1, 2), (b, 1, PLAIN))
-        return [[table(each, side, number, *column)
-                 for number, column in zip(source.numbers[copy], source.columns[copy], strict=True)]
-                for each, side, copy in sides]  # fmt: skip
+        return table
 
     # ------------------------------------------------------------ bands
 
@@ -107,13 +111,17 @@ class Tiles:
             return None
         if not loads(library, self.needed):  # the compiler has failed since it made that of the usual sizes
             return None
-        one, two, plain = self._tables(library.tiles, a, b)
+        quantities = self._quantities(a, b)
+        first = self._degree(library, quantities, band)
+        return next(filter(None, (self._blocks(library, quantities, band, d) for d in DEGREES if d >= first)), None)
+
+    def _blocks(self, library: Library, quantities: Quantities, band: Band, degree: int) -> Near | None:
+        """The pairs of a band by so many coefficients; None where these are too few for many pairs."""
         n, m = band.shape
         near: list[Tensor] = []
-        for rows, cols in blocks(n, m, SIDE, band.own):
-            first, second, third = [t[rows] for t in one], [t[cols] for t in two], [t[cols] for t in plain]
+        for rows, cols in blocks(n, m, self._side(library, degree), band.own):
             same = band.own and rows == cols
-            found = self._block(library, first, second, third, (rows.stop - rows.start, cols.stop - cols.start), same)
+            found = self._block(library, quantities, rows, cols, same, degree)
             for name, value in zip(library.results, found.kernels, strict=True):
                 place = _moved(rows, band.rows.start), _moved(cols, band.cols.start)
                 band.whole.put(name, symmetrised(value) if same else value, place)
@@ -122,7 +130,8 @@ class Tiles:
                 return None
             if cols.stop == m:
                 band.done(range(rows.start, rows.stop))
-        report("closed form", 0.0)
+        if library.formulas:
+            report("closed form", 0.0)
         return Near(*torch.cat(near).unbind(1))
 
     def entries(
@@ -134,29 +143,70 @@ class Tiles:
         None when torch has to take them.
         """
         library = self.library(torch.float64, self.sides.shapes(a, b))
-        if isinstance(library, str) or not library.results:
+        if isinstance(library, str) or not library.results or library.series:
             return None
         if not loads(library.single, self.needed):  # the compiler has failed since it made the other one
             return None
         out = [torch.empty((len(rows), *own), dtype=library.dtype) for own in library.shapes]
         near = torch.zeros(len(rows), dtype=torch.bool)
         pairs = rows.contiguous(), cols.contiguous(), twice.contiguous()
-        library.entries(*self._tables(library.single, a, b), out, near, pairs, 1 - TOLD, self.threads)
+        one, two, plain = _read(library.single, self._quantities(a, b), slice(None), slice(None), [])
+        library.entries(one, two, plain, out, near, pairs, 1 - TOLD, self.threads)
         return dict(zip(library.results, out, strict=True)), near
 
     @property
     def threads(self) -> int:
         return torch.get_num_threads() if self._threads is None else self._threads
 
+    def _side(self, library: Library, degree: int) -> int:
+        """Inputs of a side of a block, whose coefficients are held."""
+        numbers = sum(library.tiles.coefficients.values())
+        return max(1, min(SIDE, HELD // max(1, numbers * (degree + 1) * library.dtype.itemsize)))
+
+    def _degree(self, library: Library, quantities: Quantities, band: Band) -> int:
+        """Coefficients that are enough for the pairs of some inputs, as far as more of them help."""
+        rows, cols = (slice(0, min(size, PROBED)) for size in band.shape)
+        counts: list[int] = []
+        for degree in DEGREES if library.series else ():
+            with record():  # the errors of the blocks that are taken are said
+                counts.append(int(self._block(library, quantities, rows, cols, band.own, degree).near.sum()))
+            if not counts[-1]:
+                break
+        return DEGREES[counts.index(min(counts))] if counts else DEGREES[-1]
+
     def _block(
-        self, library: Library, one: list[Tensor], two: list[Tensor], plain: list[Tensor], shape: tuple[int, int],
-        same: bool,
+        self, library: Library, quantities: Quantities, rows: slice, cols: slice, same: bool, degree: int
     ) -> _Block:  # fmt: skip
         """The kernels of some pairs; `same`: of inputs with themselves, those above the diagonal."""
+        sizes = {(which, min(copy, 2) - 1): size for (which, copy), size in library.tiles.coefficients.items()}
+
+        def variance(which: int, side: int, column: Column) -> Tensor:
+            return quantities(side, column, sizes[which, side])[(rows, cols)[side]]
+
+        series = sums(library.series, variance, same, degree, library.dtype)
+        for s in series:
+            report("hermite", s.terms.error)
+        shape = rows.stop - rows.start, cols.stop - cols.start
         out = [torch.empty((*shape, *own), dtype=library.dtype) for own in library.shapes]
         near = torch.zeros(shape, dtype=torch.bool)
-        library(one, two, plain, out, near, 0 if same else -1, same, 1 - NEAR[library.dtype], self.threads)
+        one, two, plain = _read(library.tiles, quantities, rows, cols, series)
+        diagonal, bound = 0 if same else -1, 1 - NEAR[library.dtype]
+        library(one, two, plain, series, out, near, diagonal, same, bound, self.threads)
         return _Block(out, near)
+
+
+def _read(
+    source: Source, quantities: Quantities, rows: slice, cols: slice, series: Sequence[Sum]
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:  # fmt: skip
+    """What the tiles read of some inputs, `[inputs, elements]`: of the first, and twice of the second ones."""
+
+    def read(side: int, some: slice, copy: int) -> list[Tensor]:
+        return [
+            series[column.which].reach[side] if isinstance(column, Reach) else quantities(side, column, size)[some]
+            for column, size in source.columns[copy]
+        ]
+
+    return read(0, rows, 1), read(1, cols, 2), read(1, cols, PLAIN)
 
 
 class _Block(NamedTuple):

@@ -14,6 +14,7 @@ from netsor.compilers.lowering.plan import order
 from netsor.compilers.lowering.plan.arrays import Gram
 from netsor.compilers.native import compiler
 from netsor.compilers.native.axes.printing.text import Text
+from netsor.compilers.native.axes.series import SeriesOfBlock, Sum, vectors
 from netsor.compilers.native.axes.sides import Shapes, Sides
 from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
@@ -32,7 +33,8 @@ class Block(ctypes.Structure):
 
     _fields_ = [
         ("one", ctypes.c_void_p), ("two", ctypes.c_void_p), ("plain", ctypes.c_void_p), ("out", ctypes.c_void_p),
-        ("near", ctypes.c_void_p), ("rows", ctypes.c_long), ("cols", ctypes.c_long), ("pad", ctypes.c_long),
+        ("series", ctypes.c_void_p), ("near", ctypes.c_void_p),
+        ("rows", ctypes.c_long), ("cols", ctypes.c_long), ("pad", ctypes.c_long),
         ("diagonal", ctypes.c_long), ("upper", ctypes.c_long), ("unit", ctypes.c_long), ("next", ctypes.c_long),
         ("bound", ctypes.c_double),
     ]  # fmt: skip
@@ -83,6 +85,7 @@ class Library:
             raise Missing(f"tensors of {text.work * 64 >> 20} MB for the pairs of a vector")
         self.lanes, self.tiles = text.lanes, Source(text)
         self.results, self.elements, self.dtype = tuple(two.results), two.elements, dtype
+        self.series, self.summed, self.formulas = tuple(series), two.summed, two.elements - two.summed
         self.shapes = tuple(two.shapes_out.values())
         self._walks = two, own
 
@@ -99,15 +102,17 @@ class Library:
         self.tiles.load()
 
     def __call__(
-        self, one: Sequence[Tensor], two: Sequence[Tensor], plain: Sequence[Tensor], out: Sequence[Tensor],
-        near: Tensor, diagonal: int, upper: bool, bound: float, threads: int,
+        self, one: Sequence[Tensor], two: Sequence[Tensor], plain: Sequence[Tensor], sums: Sequence[Sum],
+        out: Sequence[Tensor], near: Tensor, diagonal: int, upper: bool, bound: float, threads: int,
     ) -> int:  # fmt: skip
         """Fills `out` `[n, m, elements]` and what is true of `near` `[n, m]`; how many pairs are near."""
         n, m = near.shape
         # of blocks on the diagonal the fewest rows meet the first vector
         pad = -m % self.lanes if upper and self.torus is None else 0
         count = max(1, min(threads, n, n * m * self.elements // ALONE))
-        block = _block(one, two, plain, out, near)
+        moved = [vectors(s.two, s.terms, self.lanes, pad, self.torus) for s in sums]
+        series = array(SeriesOfBlock, [s.structure(v) for s, v in zip(sums, moved, strict=True)])
+        block = _block(one, two, plain, out, series, near)
         block.rows, block.cols, block.pad, block.diagonal, block.upper = n, m, pad, diagonal, upper
         block.bound, block.unit = bound, n if count == 1 else max(FEWEST, -(-n // (4 * count)))
         return _summed(lambda _: int(self.tiles.library.block(block)), count)
@@ -120,7 +125,7 @@ class Library:
         found = len(near)
         parts = max(1, min(threads, -(-found // self.lanes), found * self.elements // ALONE))
         ends = [min(found, -(-found * k // parts // self.lanes) * self.lanes) for k in range(parts + 1)]
-        block, given = _block(one, two, plain, out, near), [t.data_ptr() for t in pairs]
+        block, given = _block(one, two, plain, out, array(SeriesOfBlock, []), near), [t.data_ptr() for t in pairs]
         block.bound = bound
         return _summed(lambda k: int(self.single.library.entries(block, *given, ends[k], ends[k + 1])), parts)
 
@@ -129,9 +134,7 @@ class Source:
     """A text, the columns that it reads of each side, of which those with one `number` are alike, and its library."""
 
     def __init__(self, text: Text) -> None:
-        self.source, self.columns = text.source, text.columns
-        alike: dict[Any, int] = {}
-        self.numbers = {copy: [alike.setdefault(c, len(alike)) for c in found] for copy, found in self.columns.items()}
+        self.source, self.columns, self.coefficients = text.source, text.columns, text.coefficients
         self._library: Any = None
 
     @property
@@ -156,10 +159,11 @@ class Source:
 
 
 def _block(
-    one: Sequence[Tensor], two: Sequence[Tensor], plain: Sequence[Tensor], out: Sequence[Tensor], near: Tensor
-) -> Any:
+    one: Sequence[Tensor], two: Sequence[Tensor], plain: Sequence[Tensor], out: Sequence[Tensor], series: Any,
+    near: Tensor,
+) -> Any:  # fmt: skip
     """A block of the C text, with the arrays that it points to."""
-    held = [array(ctypes.c_void_p, [t.data_ptr() for t in found]) for found in (one, two, plain, out)]
+    held = [array(ctypes.c_void_p, [t.data_ptr() for t in found]) for found in (one, two, plain, out)] + [series]
     block: Any = Block(*map(ctypes.addressof, held), near.data_ptr())
     block.held = held
     return block

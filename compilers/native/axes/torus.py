@@ -55,8 +55,8 @@ class Torus:
                 raise Missing("elements of other offsets")
         return flat(index[:count], self.sizes)
 
-    def second(self, at: Index, size: int) -> Index:
-        """Where the rows of the second input, twice each, hold the elements of all lanes."""
+    def second(self, at: Index, size: int, count: str = "1") -> str:
+        """Where the rows of the second input, twice each, hold the elements of all lanes, `count` numbers for each."""
         rest = size // math.prod(self.sizes)
         width = rest * self.sizes[-1]
         out = Index(0)
@@ -73,7 +73,8 @@ class Torus:
             raise Missing("elements of other offsets")
         last = len(self.sizes) - 1
         offset = Index(0, ((Atom(f"d{last}", 0, self.sizes[-1] - 1), 1), (Atom("first", 0, self.sizes[-1] - 1), 1)))
-        return out + (lead * rest * self.row + feature * self.row) + offset
+        row = out + (lead * rest * self.row + feature * self.row)
+        return (row + offset).text if count == "1" else f"{row.text} * {count} + {offset.text}"
 
     def alike(self, one: Index, two: Index) -> bool:
         """Is the element of the second input that of the first where the offset is zero?"""

@@ -26,6 +26,8 @@ class Tile(Protocol):
 
     def is_vector(self, copy: int) -> bool: ...
 
+    def coefficients(self, which: int, copy: int, size: int) -> str: ...
+
 
 def loops(domain: Sequence[int], indent: str, steps: Sequence[int] = (), name: str = "d") -> Iterator[str]:
     for k, size in enumerate(domain):
@@ -80,7 +82,23 @@ class Reader:
         name, torus = f"{LETTERS[copy]}{slot}", self.cursor.torus
         if not self._is_vector(side):
             return f"{name}[{at.text}]"
-        return f"{name} + {at.text} * L" if torus is None else f"{name} + {torus.second(at, side.size).text}"
+        return f"{name} + {at.text} * L" if torus is None else f"{name} + {torus.second(at, side.size)}"
+
+    def series(self, k: int, made: Instruction) -> str:
+        """The call that puts the sum of a series into `c{k}`."""
+        r, one, two = made.args
+        assert isinstance(r, Ref) and isinstance(one, Side) and isinstance(two, Side)
+        which, copy, torus = made.which, self._copy(two), self.cursor.torus
+        assert isinstance(one.at, Index) and isinstance(two.at, Index)
+        count = f"b->series[{which}].count"
+        first, second = (self.tile.coefficients(which, c, side.size) for c, side in ((1, one), (copy, two)))
+        left, right = f"{first} + {one.at.text} * {count}", f"{second} + {two.at.text} * {count}"
+        if copy == PLAIN:
+            return f"mehler_one(b->series + {which}, {left}, {right}, 1, c{r.number}, c{k});"
+        right, step = (f"{right} * L", "L") if torus is None else (
+            f"{second} + {torus.second(two.at, two.size, count)}", str(torus.row)
+        )  # fmt: skip
+        return f"mehler(b->series + {which}, {left}, {right}, {step}, c{r.number}, c{k});"
 
     def _copy(self, side: Side) -> int:
         return PLAIN if side.copy == 2 and self.tile.has_offsets and self.cursor.torus is None else side.copy
@@ -113,4 +131,7 @@ class Reader:
             return self._leaf(made.which)
         if made.op == "lanes":
             return "me[l]"
+        if made.op == "beyond":
+            r, one, two = map(self.argument, made.args)
+            return f"ABS({r}) * {one} * {two} > 1 ? 2 : 0"
         return operation(made.op, [self.argument(a) for a in made.args])

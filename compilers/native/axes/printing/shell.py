@@ -10,8 +10,14 @@ HEAD = """\
 #endif
 typedef T V __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
 typedef struct {
+  const T *one, *two, *plain;
+  long count, first, step;
+  const int *need;
+} Series;
+typedef struct {
   const T *const *one, *const *two, *const *plain;
   T *const *out;
+  const Series *series;
   unsigned char *near;
   long rows, cols, pad, diagonal, upper, unit, next;
   double bound;

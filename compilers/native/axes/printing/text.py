@@ -15,10 +15,12 @@ from netsor.compilers.native.axes.nests import Buffer, Nest, Repeat, Sums
 from netsor.compilers.native.axes.printing import shell
 from netsor.compilers.native.axes.printing.contractions import sums_text
 from netsor.compilers.native.axes.printing.reader import LETTERS, PLAIN, Reader, loops
+from netsor.compilers.native.axes.series import SERIES
 from netsor.compilers.native.axes.torus import Torus
 from netsor.compilers.native.axes.walk.statements import Walk
 from netsor.compilers.native.body import Ref, Side
 from netsor.compilers.native.columns import Column
+from netsor.compilers.native.expectations import Missing
 from netsor.compilers.native.printing.text import TYPES
 
 Slots = dict[tuple[int, Column, int], int]  # copy, column, elements → which array of the side
@@ -37,6 +39,7 @@ class Text:
         self.tables: dict[str, tuple[float, ...]] = {}
         self.torus = two.scope.torus
         self.paired = paired
+        self.coefficients: dict[tuple[int, int], int] = {}  # of a series and a side, the elements
         tiles = [_Tile(self, name, walk) for name, walk in (("two", two), ("own", own))]
         texts = [tile.text() for tile in tiles]
         self.work = max(tile.total for tile in tiles)
@@ -45,7 +48,7 @@ class Text:
         if self.torus is not None:
             shared = [shell.TORUS, shell.TORUS_MAIN, shell.TORUS_ENTRIES]
         del shared[1 if paired else 2]
-        self.source = "\n".join([self._head(two), shell.MEMORY, *texts, *shared])
+        self.source = "\n".join([self._head(two), shell.MEMORY, *[SERIES][: len(self.coefficients)], *texts, *shared])
 
     def slot(self, side: Side, copy: int) -> int:
         key = copy, side.column, side.size
@@ -142,6 +145,20 @@ class _Tile:
     def is_vector(self, copy: int) -> bool:
         return self.of.is_vector(copy)
 
+    def coefficients(self, which: int, copy: int, size: int) -> str:
+        """The first of the coefficients that one input, or a vector of second ones, has in a series."""
+        if self.of.coefficients.setdefault((which, copy), size) != size:
+            raise Missing("a series of arrays of two sizes")
+        of, count = f"b->series[{which}]", f"b->series[{which}].count"
+        if copy == 1:
+            return f"{of}.one + i * {size} * {count}"
+        if copy == PLAIN:
+            return f"{of}.plain + j * {size} * {count}"
+        torus = self.of.torus
+        if torus is None:
+            return f"{of}.two + (j + b->pad) * {size} * {count}"
+        return f"{of}.two + j * {size // torus.sizes[-1] * torus.row} * {count}"
+
     def _function(self, name: str, arguments: str, body: list[str], sides: Sequence[int] = (1, 2, PLAIN)) -> str:
         head = f"static void {name}(const Block *b, long i, long j, {arguments})"
         pointers = [self._pointer(*slot) for slot in self.of.slots.items() if slot[0][0] in sides]
@@ -217,13 +234,18 @@ class _Tile:
         used = {a.number for a in given if isinstance(a, Ref)}
         last = max((stages[k] for k in made), default=0)
         later = {x.number for k in made for x in code[k].args if isinstance(x, Ref) and stages[x.number] < stages[k]}
-        later |= {k for k in used if stages[k] < last}
+        later |= {k for k in used if stages[k] < last} | {k for k in made if code[k].op == "series"}
         near = nest.body.steep if self.of.paired else nest.body.sizes
         sizes = dict.fromkeys(x.number for x in near if x.number in made)
         blocks = []
         for stage in range(last + 1):
             lines = [f"T t{k} = c{k}[l];" for k in sorted(later) if stages[k] < stage]
+            calls = []
             for k in (k for k in made if stages[k] == stage):
+                if code[k].op == "series":
+                    calls.append(reader.series(k, code[k]))
+                    lines.append(f"T t{k} = c{k}[l];")
+                    continue
                 lines.append(f"T t{k} = {reader.operation(code[k])};")
                 lines += [f"c{k}[l] = t{k};"] if k in later else []
             some = [k for k in sizes if stages[k] == stage]
@@ -232,7 +254,7 @@ class _Tile:
             if stage == last:
                 lines += [f"q{n}[l] = {reader.argument(w.arg)};" for n, w in enumerate(nest.writes)]
                 lines += [f"acc[{k}][l] += {reader.argument(arg)};" for k, arg in nest.sums]
-            blocks += ["IVDEP", "for (long l = 0; l < L; ++l) {", *(f"  {line}" for line in lines), "}"]
+            blocks += [*calls, "IVDEP", "for (long l = 0; l < L; ++l) {", *(f"  {line}" for line in lines), "}"]
         yield from reader.declared
         yield from (f"T c{k}[L];" for k in sorted(later))
         yield from (f"T *restrict q{n} = {self.address(w.buffer, w.at)};" for n, w in enumerate(nest.writes))

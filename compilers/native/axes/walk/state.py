@@ -45,6 +45,7 @@ class State(Statements):
         self.here: list[Index] = []  # its positions
         self.repeats = 0
         self.elements = 0  # expectations of a pair
+        self.summed = 0  # those of them that are series
         self.kept = {x: k for k, x in enumerate(sides.quantities)}
         first = len(self.kept) + len(sides.arrays)
         self.parameters = {x: k for k, x in enumerate(sides.parameters, first)}

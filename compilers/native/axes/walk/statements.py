@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 import torch
 
+from netsor.compilers.expectation.blocks import formulas
 from netsor.compilers.expectation.functions import Fn
 from netsor.compilers.lowering.plan import arrays, operations, order, positions
 from netsor.compilers.lowering.plan.operands import Mark, Name, Place
@@ -23,7 +24,8 @@ from netsor.compilers.native.axes.walk.products import Products
 from netsor.compilers.native.axes.walk.recurrences import loop, put, read_cell, wave
 from netsor.compilers.native.axes.walk.state import State
 from netsor.compilers.native.body import Value
-from netsor.compilers.native.expectations import Missing, Series
+from netsor.compilers.native.columns import Column
+from netsor.compilers.native.expectations import Missing, Series, of_one
 from netsor.compilers.native.statements import Functions, OverAxes
 
 
@@ -175,8 +177,14 @@ class Walk(State):
             return self._expectations[cursor].value(f, g, k[0], k[1], k[2], law.same)
 
         shape = broadcast(*(x.shape for x in given))
+        if formulas.rule(f, g) is None:
+            self.summed += count(shape)
         self.elements += count(shape)
         self.fields[s.out] = self.keep(pointwise(shape, given, make))
+
+    def expect1(self, s: operations.Expect1, column: Callable[[Column], Column]) -> None:
+        of = self.field(s.k)
+        self.fields[s.out] = pointwise(of.shape, [of], lambda c, k: c.value(of_one(k[0].arg, column)))
 
     def result(self, s: order.Result) -> None:
         of, shape = self.field(s.of), tuple(map(self.size, s.sizes))
