@@ -17,6 +17,9 @@ zoo: Any = importlib.import_module("zoo")
 
 @pytest.mark.parametrize("name", ["vit", "mixer", "character_cnn", "unet", "wide_block", "resnet18"])
 def test_the_program_is_the_module(name: str) -> None:
-    """Outputs and Θ of both at width 4; every parameter is accounted for."""
+    """Outputs and Θ of both; every parameter is accounted for.
+
+    At width 4 patches of a residual network die as a whole, and at 0 the slopes of ReLU differ (0 or ½).
+    """
     case = zoo.ZOO[name]
-    same_as_module(case.make, case.x, 4)
+    same_as_module(case.make, case.x, 6 if name == "resnet18" else 4)
