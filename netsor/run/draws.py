@@ -96,9 +96,9 @@ def covariance(a: ir.InputVector, b: ir.InputVector, sizes: Sized) -> Array:
     """
     if a.out is b.out:
         given = {axis.name: m for axis, m in a.axis_cov}
-        result = np.full((1, 1), float(a.var))
+        result: Array = np.full((1, 1), float(a.var))
         for dim in a.out.dims:
-            result = np.kron(result, _axis_matrix(a.out, dim, given, sizes))
+            result = np.asarray(np.kron(result, _axis_matrix(a.out, dim, given, sizes)), dtype=np.float64)
         return result
     names = tuple(dict.fromkeys(d.axis.name for d in (*a.out.dims, *b.out.dims)))
     left, right = _indices(a.out, names, sizes), _indices(b.out, names, sizes)

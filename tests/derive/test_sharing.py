@@ -69,7 +69,7 @@ def test_what_an_entry_is_computed_from(seed: int) -> None:
     entries = [Entry(f"e{i}", "pair", (), add()) for i in range(12)]
     graph = nx.DiGraph()
     graph.add_nodes_from(entries)
-    graph.add_edges_from(draw.sample(entries, 2) for _ in range(12))
+    graph.add_edges_from((e, read) for e, read in (draw.sample(entries, 2) for _ in range(12)))
     for e in entries:
         e.value = add(*(Access(read, Copy.SHORTER, ()) for read in graph.successors(e)))
     needs = Needs(entries)

@@ -67,9 +67,9 @@ class Library:
     ) -> None:  # fmt: skip
         series: dict[Series, int] = {}
 
-        def walks(torus: Torus | None) -> list[Walk]:
+        def walks(torus: Torus | None) -> tuple[Walk, Walk]:
             given = plan, sides, get, functions, dtype, shapes
-            return [Walk(*given, twice, series, torus) for twice in (False, True)]
+            return Walk(*given, False, series, torus), Walk(*given, True, series, torus)
 
         torus = offsets(plan, shapes, dtype)
         try:

@@ -58,7 +58,7 @@ class Text:
 
     def place(self, slot: int, copy: int) -> int:
         """Where a vector's side has the array of a slot: numbers before it."""
-        return sum(self._stored(size) for side, _, size in list(self._of(copy))[:slot])
+        return sum(self._stored(size) for _, _, size in list(self._of(copy))[:slot])
 
     def is_vector(self, copy: int) -> bool:
         """Does a side differ from lane to lane?"""
