@@ -190,6 +190,5 @@ def renamed(value: Value, table: dict[ir.Axis, ir.Axis]) -> Value:
 
 __all__ = [
     "SAMPLE", "Atom", "Constant", "Data", "Dim", "Dims", "Input", "Outputs", "Parameter", "Placed", "Tensor", "Term",
-    "Value",
-    "axis_atom", "grouped", "product", "renamed", "without",
+    "Value", "axis_atom", "grouped", "product", "renamed", "without",
 ]  # fmt: skip

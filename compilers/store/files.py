@@ -1,7 +1,4 @@
-"""A store: a zarr (version 3) group on disk with one array for each kernel, a block of pairs for each chunk.
-
-The files are those of zarr's format, written and read here: `zarr.py`.
-"""
+"""A store: a zarr (version 3) group on disk with one array for each kernel, a block of pairs for each chunk."""
 
 from __future__ import annotations
 
@@ -43,6 +40,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path, self._here = path, path.absolute()  # as it is called, and as it is found from any folder
+        self._arrays: dict[tuple[str, str], Any] = {}
         found = _opened(path)
         self.identity: Identity = found["identity"]
         self.layout = Layout.from_dict(found["layout"])
@@ -86,11 +84,9 @@ class Store:
             )
         file = self.file(array, block)
         try:
-            found = zarr.read_chunk(file, self._chunk(array), array.dtype)
-        except (OSError, ValueError) as problem:
+            return self._opened(array, "r")[self.layout.slices(block)]
+        except Exception as problem:  # of a codec of zarr
             raise damaged(file, str(problem)) from None
-        rows, cols = (s.stop - s.start for s in self.layout.slices(block))
-        return found[:rows, :cols]
 
     def _absent(self) -> str:
         blocks = self.missing()
@@ -106,7 +102,14 @@ class Store:
         with writing(self.path):
             (self._here / STATE / _name(report)).touch()
             for array in self.layout.arrays:
-                zarr.write_chunk(self.file(array, block), self._chunk(array), array.dtype, values[array.key])
+                numbers = *block, *(0 for _ in array.axes)
+                zarr.write_chunk(self._opened(array, "r+"), numbers, values[array.key])
+
+    def _opened(self, array: Array, mode: str) -> Any:
+        key = array.path, mode
+        if key not in self._arrays:
+            self._arrays[key] = zarr.opened(self._here / array.path, mode)
+        return self._arrays[key]
 
     def same(self, wanted: str) -> None:
         """NT641 unless the store at the path, as it is now, holds the call with this hash."""
@@ -187,14 +190,13 @@ def writing(path: Path) -> Generator[None]:
 
 def _opened(path: Path) -> dict[str, Any]:
     """What the attributes of the store say."""
-    zarr.needed()
+    zarr.library()
     if not path.exists():
         raise InputError(f"there is no store {path}", code="NT641")
     try:
         found = zarr.group_attributes(path).get("netsor")
-    except (OSError, ValueError) as problem:
-        reason = f"{zarr.METADATA} in it: {problem.strerror}" if isinstance(problem, OSError) else problem
-        raise InputError(f"{path} is not a store of kernels: {reason}", code="NT641") from None
+    except ValueError as problem:
+        raise InputError(f"{path} is not a store of kernels: {problem}", code="NT641") from None
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):
         raise InputError(f"{path} is not a store of kernels written by netsor", code="NT641")
     if found["format"] != FORMAT:

@@ -27,7 +27,7 @@ def gram(task: Task, sides: Sides, path: str | Path, limits: Limits, hands: Hand
     Every block is computed by one thread from its inputs alone (and, of a sampled kernel, the draws of all): its
     numbers depend neither on the other blocks nor on who computes them. `sides` gives the inputs per side of a block.
     """
-    zarr.needed()
+    zarr.library()
     target = located(path)
     found = _prepared(task, sides, target, limits, hands, force)
     todo = found.missing()

@@ -24,7 +24,7 @@ import torch
 
 from netsor.errors import Diagnostic, NetsorError
 
-QUIET = ("tqdm_monitor", "netsor_")  # beginnings of the names of threads that wait and hold nothing
+QUIET = ("tqdm_monitor", "netsor_", "zarr_io", "asyncio_")  # names of threads that wait; zarr makes its own anew
 START = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)

@@ -1,13 +1,10 @@
-"""zarr's format (version 3) on disk: the metadata of groups and arrays, and chunks that appear whole or not at all.
-
-The numbers of a chunk stand in its file row by row, little-endian, and a checksum (CRC32C) follows them.
-"""
+"""Stores as groups of zarr (version 3): arrays without numbers read as NaN, and chunks appear whole or not at all."""
 
 from __future__ import annotations
 
-import json
 import math
 import uuid
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,57 +15,57 @@ from netsor.errors import InputError
 
 METADATA = "zarr.json"
 CHECKSUM = 4  # bytes after the numbers of a chunk
-PARTIAL = ".partial"  # the ending of what is not whole
+PARTIAL = ".partial"  # the ending of what is not whole, zarr's too
 Shape = tuple[int, ...]
 
 
-def needed() -> None:
-    """InputError (NT640) that names the extra where a library is missing."""
+def library() -> Any:
+    """zarr, or InputError (NT640) that names the extra."""
     try:
         import filelock
-        import google_crc32c
+        import zarr
     except ImportError as missing:
         raise InputError(
-            f"stores need filelock and google-crc32c: {missing.name} is not installed", code="NT640",
+            f"stores need zarr and filelock: {missing.name} is not installed", code="NT640",
             hint='pip install "netsor[store]"',
         ) from None  # fmt: skip
-    assert filelock and google_crc32c
+    assert filelock
+    return zarr
 
 
 # ---------------------------------------------------------------- metadata
 
 
 def make_group(path: Path, attributes: Mapping[str, Any]) -> None:
-    path.mkdir()
-    _describe(path, {"attributes": attributes, "zarr_format": 3, "node_type": "group"})
+    library().create_group(path, zarr_format=3, attributes=dict(attributes))
 
 
 def make_array(path: Path, shape: Shape, chunk: Shape, dtype: str) -> None:
     """An array without chunks, which reads as NaN."""
-    path.mkdir()
-    _describe(path, {
-        "shape": shape, "data_type": dtype,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}}, "fill_value": "NaN",
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
-        "attributes": {}, "zarr_format": 3, "node_type": "array", "storage_transformers": [],
-    })  # fmt: skip
-
-
-def _describe(path: Path, found: Mapping[str, Any]) -> None:
-    (path / METADATA).write_text(json.dumps(found, indent=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library().create_array(
+            path, shape=shape, chunks=chunk, dtype=dtype, fill_value=float("nan"), filters=None,
+            compressors=[library().codecs.Crc32cCodec()], zarr_format=3,
+        )  # fmt: skip
 
 
 def group_attributes(path: Path) -> dict[str, Any]:
-    """The attributes of the group at a path; OSError and ValueError where there is none."""
-    found = json.loads((path / METADATA).read_text())
-    if not isinstance(found, dict) or found.get("node_type") != "group" or found.get("zarr_format") != 3:
-        raise ValueError("it is no group of zarr, version 3")
-    attributes: dict[str, Any] = found.get("attributes", {})
-    return attributes
+    """The attributes of the group at a path; ValueError where there is none."""
+    try:
+        return dict(library().open_group(path, mode="r", zarr_format=3).attrs)
+    except InputError:
+        raise
+    except Exception as problem:  # whatever zarr says of a folder that is no group, or of its metadata
+        raise ValueError((str(problem).strip() or type(problem).__name__).splitlines()[0]) from None
 
 
 # ---------------------------------------------------------------- chunks
+
+
+def opened(path: Path, mode: str) -> Any:
+    """The array at a path, to read (`r`) or to write (`r+`)."""
+    return library().open_array(path, mode=mode, zarr_format=3)
 
 
 def stored_bytes(chunk: Shape, dtype: str) -> int:
@@ -76,35 +73,10 @@ def stored_bytes(chunk: Shape, dtype: str) -> int:
     return math.prod(chunk) * np.dtype(dtype).itemsize + CHECKSUM
 
 
-def write_chunk(file: Path, chunk: Shape, dtype: str, values: Any) -> None:
-    """At the end of an array a chunk has fewer numbers than its shape says; the others are NaN."""
-    whole = values
-    if values.shape != chunk:
-        whole = np.full(chunk, np.nan, dtype)
-        whole[tuple(map(slice, values.shape))] = values
-    data: Any = np.ascontiguousarray(whole, np.dtype(dtype).newbyteorder("<"))
-
-    def write(opened: BinaryIO) -> None:
-        opened.write(data)
-        opened.write(_checksum(data))
-
-    put_whole(file, write)
-
-
-def read_chunk(file: Path, chunk: Shape, dtype: str) -> Any:
-    """ValueError where the checksum is not that of the numbers."""
-    data: Any = np.fromfile(file, np.uint8)
-    numbers = data[:-CHECKSUM]
-    if _checksum(numbers) != data[-CHECKSUM:].tobytes():
-        raise ValueError("its checksum is not that of its numbers")
-    kind = np.dtype(dtype)
-    return numbers.view(kind.newbyteorder("<")).reshape(chunk).astype(kind, copy=False)
-
-
-def _checksum(data: Any) -> bytes:
-    import google_crc32c
-
-    return int(google_crc32c.value(data)).to_bytes(CHECKSUM, "little")
+def write_chunk(array: Any, chunk: Shape, values: Any) -> None:
+    """The numbers of a chunk, also where all are NaN."""
+    with library().config.set({"array.write_empty_chunks": True}):
+        array.set_block_selection(chunk, values)
 
 
 def put_whole(file: Path, write: Callable[[BinaryIO], object]) -> None:

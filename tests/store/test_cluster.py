@@ -22,7 +22,7 @@ from netsor.compilers.store import cluster as engine
 from netsor.compilers.store.files import Store
 from netsor.compilers.store.task import Hands
 
-pytest.importorskip("google_crc32c")
+pytest.importorskip("zarr")
 distributed = pytest.importorskip("distributed")
 X = np.random.default_rng(0).normal(size=(60, 5))
 TILE = 4  # 120 blocks of X

@@ -23,7 +23,7 @@ from netsor.cli.app import main
 from netsor.compilers.store import draws, sampled, workers
 from netsor.compilers.store.files import Store
 
-pytest.importorskip("google_crc32c")
+pytest.importorskip("zarr")
 X = np.random.default_rng(0).normal(size=(5, 2, 3))  # sequences of two steps
 FEW = 4096
 copies = pytest.mark.skipif(sys.platform != "linux", reason="copies of processes are made on Linux only")

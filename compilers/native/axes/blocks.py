@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -29,9 +29,6 @@ HELD = 1 << 26  # bytes of coefficients of the inputs of a block
 OFTEN = 16  # with more than one pair in so many too near |r| = 1 torch takes the band
 FEW = (4, 32)  # elements of an axis of inputs that nobody has seen
 SIDE = 256  # inputs of a side of a block
-
-
-Quantities = Callable[[int, Column, int], Tensor]  # of the first (0) or second (1) inputs, `[samples, elements]`
 
 
 class Tiles:
@@ -84,24 +81,6 @@ class Tiles:
                 self._libraries[key] = str(missing)
         return self._libraries[key]
 
-    # ------------------------------------------------------------ quantities of each input
-
-    def _quantities(self, a: Any, b: Any) -> Quantities:
-        """Of one batch with itself once."""
-        kept = [self.sides.flattened(a)]
-        kept.append(kept[0] if a is b else self.sides.flattened(b))
-        known: dict[Any, Tensor] = {}
-
-        def table(side: int, column: Column, size: int) -> Tensor:
-            each = (a, b)[side]
-            key = 0 if a is b else side, column, size
-            if key not in known:
-                found = evaluate(column, kept[side]).to(each.data.dtype)
-                known[key] = found.expand(each.data.samples, size).contiguous()
-            return known[key]
-
-        return table
-
     # ------------------------------------------------------------ bands
 
     def band(self, a: Any, b: Any, band: Band) -> Near | None:
@@ -111,11 +90,11 @@ class Tiles:
             return None
         if not loads(library, self.needed):  # the compiler has failed since it made that of the usual sizes
             return None
-        quantities = self._quantities(a, b)
+        quantities = _Quantities(self.sides, a, b)
         first = self._degree(library, quantities, band)
         return next(filter(None, (self._blocks(library, quantities, band, d) for d in DEGREES if d >= first)), None)
 
-    def _blocks(self, library: Library, quantities: Quantities, band: Band, degree: int) -> Near | None:
+    def _blocks(self, library: Library, quantities: _Quantities, band: Band, degree: int) -> Near | None:
         """The pairs of a band by so many coefficients; None where these are too few for many pairs."""
         n, m = band.shape
         near: list[Tensor] = []
@@ -150,7 +129,7 @@ class Tiles:
         out = [torch.empty((len(rows), *own), dtype=library.dtype) for own in library.shapes]
         near = torch.zeros(len(rows), dtype=torch.bool)
         pairs = rows.contiguous(), cols.contiguous(), twice.contiguous()
-        one, two, plain = _read(library.single, self._quantities(a, b), slice(None), slice(None), [])
+        one, two, plain = _read(library.single, _Quantities(self.sides, a, b), slice(None), slice(None), [])
         library.entries(one, two, plain, out, near, pairs, 1 - TOLD, self.threads)
         return dict(zip(library.results, out, strict=True)), near
 
@@ -163,7 +142,7 @@ class Tiles:
         numbers = sum(library.tiles.coefficients.values())
         return max(1, min(SIDE, HELD // max(1, numbers * (degree + 1) * library.dtype.itemsize)))
 
-    def _degree(self, library: Library, quantities: Quantities, band: Band) -> int:
+    def _degree(self, library: Library, quantities: _Quantities, band: Band) -> int:
         """Coefficients that are enough for the pairs of some inputs, as far as more of them help."""
         rows, cols = (slice(0, min(size, PROBED)) for size in band.shape)
         counts: list[int] = []
@@ -175,13 +154,14 @@ class Tiles:
         return DEGREES[counts.index(min(counts))] if counts else DEGREES[-1]
 
     def _block(
-        self, library: Library, quantities: Quantities, rows: slice, cols: slice, same: bool, degree: int
+        self, library: Library, quantities: _Quantities, rows: slice, cols: slice, same: bool, degree: int
     ) -> _Block:  # fmt: skip
         """The kernels of some pairs; `same`: of inputs with themselves, those above the diagonal."""
         sizes = {(which, min(copy, 2) - 1): size for (which, copy), size in library.tiles.coefficients.items()}
 
         def variance(which: int, side: int, column: Column) -> Tensor:
-            return quantities(side, column, sizes[which, side])[(rows, cols)[side]]
+            size = sizes[which, side]
+            return quantities(side, column, size, (column, size))[(rows, cols)[side]]
 
         series = sums(library.series, variance, same, degree, library.dtype)
         for s in series:
@@ -195,15 +175,35 @@ class Tiles:
         return _Block(out, near)
 
 
+class _Quantities:
+    """What is read of each of two batches, of one with itself once: functions `[samples, elements]` of what is kept."""
+
+    def __init__(self, sides: Sides, a: Any, b: Any) -> None:
+        self._batch = 0, 0 if a is b else 1
+        self._kept = [sides.flattened(each) for each in ((a,) if a is b else (a, b))]
+        self._known: dict[tuple[int, Hashable], Tensor] = {}
+
+    def __call__(self, side: int, column: Column, size: int, name: Hashable) -> Tensor:
+        """A column of the first (0) or second (1) inputs; those of one `name` are one."""
+        batch = self._batch[side]
+        if (batch, name) not in self._known:
+            kept = self._kept[batch]
+            found = evaluate(column, kept)
+            self._known[batch, name] = found.to(kept[0].dtype).expand(len(kept[0]), size).contiguous()
+        return self._known[batch, name]
+
+
 def _read(
-    source: Source, quantities: Quantities, rows: slice, cols: slice, series: Sequence[Sum]
+    source: Source, quantities: _Quantities, rows: slice, cols: slice, series: Sequence[Sum]
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:  # fmt: skip
     """What the tiles read of some inputs, `[inputs, elements]`: of the first, and twice of the second ones."""
 
     def read(side: int, some: slice, copy: int) -> list[Tensor]:
         return [
-            series[column.which].reach[side] if isinstance(column, Reach) else quantities(side, column, size)[some]
-            for column, size in source.columns[copy]
+            series[column.which].reach[side]
+            if isinstance(column, Reach)
+            else quantities(side, column, size, number)[some]
+            for number, (column, size) in zip(source.numbers[copy], source.columns[copy], strict=True)
         ]
 
     return read(0, rows, 1), read(1, cols, 2), read(1, cols, PLAIN)

@@ -135,6 +135,8 @@ class Source:
 
     def __init__(self, text: Text) -> None:
         self.source, self.columns, self.coefficients = text.source, text.columns, text.coefficients
+        alike: dict[Any, int] = {}
+        self.numbers = {copy: [alike.setdefault(c, len(alike)) for c in found] for copy, found in self.columns.items()}
         self._library: Any = None
 
     @property
