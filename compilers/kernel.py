@@ -6,14 +6,13 @@ import copy
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from netsor import facts
 from netsor.build.program import Program
-from netsor.compilers import store as stores
 from netsor.compilers.budget import cost as costs
 from netsor.compilers.budget.plan import Call, Limits, parse_memory
 from netsor.compilers.budget.planner import Planner
@@ -29,10 +28,11 @@ from netsor.compilers.expectation.quadrature.several import sampling
 from netsor.compilers.lowering.load import cached_module, cached_recursion, program_for
 from netsor.compilers.lowering.module import signature
 from netsor.compilers.native.choice import Backends
-from netsor.compilers.predict.diagonal import diagonals
-from netsor.compilers.sampler.kernels import sampled
 from netsor.errors import InputError, UnsupportedError
 from netsor.passes.bind import bind
+
+if TYPE_CHECKING:  # what few calls need is loaded by the method that does
+    from netsor.compilers import store as stores
 
 DEFAULT = tuple(OUTPUTS)
 SAMPLES = 2e9  # bytes of the draws of a sampled kernel when no budget is given
@@ -114,6 +114,8 @@ class Kernel:
         there. The same call goes on where another was interrupted. `force` begins anew: a store that is at the path is
         removed once nothing speaks against the call.
         """
+        from netsor.compilers import store as stores
+
         limits, hands = Limits(parse_memory(memory), tile, progress), stores.Hands.of(processes, engine, client)
         if store is not None:
             return self._stored(store, x1, x2, wanted_names(get), limits, hands, params, force)
@@ -125,6 +127,8 @@ class Kernel:
         self, path: str | Path, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits,
         hands: stores.Hands, params: Params | None, force: bool,
     ) -> stores.StoredGram:  # fmt: skip
+        from netsor.compilers import store as stores
+
         parts, given = self._parts(get), self._given(params)
         inside = calls.is_inside(x1, x2, params)
         stores.refuse(self, get, not inside and (ragged.is_ragged(x1) or ragged.is_ragged(x2)), inside)
@@ -148,6 +152,8 @@ class Kernel:
 
     def diag(self, x: Arrays, get: Get = DEFAULT, params: Params | None = None) -> KernelResult:
         """The kernels of each input with itself, `[N, *output axes, *output axes′]`, at a cost linear in N."""
+        from netsor.compilers.predict.diagonal import diagonals
+
         names = wanted_names(get)
         return diagonals(lambda part: self(part, get=names, params=params), x, {r.name for r in self.program.returned})
 
@@ -176,6 +182,8 @@ class Kernel:
         self, x1: Any, x2: Any, get: tuple[str, ...], limits: Limits, params: Mapping[str, Tensor]
     ) -> KernelResult:
         """What has an exact rule exactly, the rest sampled."""
+        from netsor.compilers.sampler.kernels import sampled
+
         parts = self._parts(get)
         drawn = sampled(
             self._program_for(parts.rest, params), x1, x2, parts.rest, dtype=self.dtype, device=self.device,
@@ -196,13 +204,9 @@ class Kernel:
         call = Call(one.samples, other.samples, two is None, gram.tracked(one, two))
         plan = self._planner.plan(get, one, call, limits)
         shown = limits.shown or Progress(
-            self.program.name,
-            call.pairs,
-            "pairs",
-            limits.progress,
-            self._planner.expected(get, one, call, plan),
+            self.program.name, call.pairs, "pairs", limits.progress, self._planner.expected(get, one, call, plan),
             kept=STORES,
-        )
+        )  # fmt: skip
 
         def counted(*given: Any) -> dict[str, Any]:
             self.calls += 1

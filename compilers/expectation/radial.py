@@ -153,12 +153,19 @@ def _order(s: Tensor, t: Tensor, x: Tensor) -> Tensor | None:
     one, two = s.diagonal(), t.diagonal()
     if float((one.sort().values - two.sort().values).abs().max()) > size:
         return None
+    order = torch.arange(len(s), device=s.device)
+    if _apart(order, s, t, x) <= size:
+        return order
     from scipy.optimize import linear_sum_assignment  # it takes longer to load than most kernels to compile
 
     _, found = linear_sum_assignment((one[None, :] + two[:, None] - 2 * x.mT).cpu().numpy())
     order = torch.as_tensor(found, device=s.device)
-    apart = max(float((s[:, order] - x).abs().max()), float((s[order][:, order] - t).abs().max()))
-    return order if apart <= size else None
+    return order if _apart(order, s, t, x) <= size else None
+
+
+def _apart(order: Tensor, s: Tensor, t: Tensor, x: Tensor) -> float:
+    """How far the covariances are from those of z̄_j = z_π(j)."""
+    return max(float((s[:, order] - x).abs().max()), float((s[order][:, order] - t).abs().max()))
 
 
 def _log_weight(a: Tensor, weights: Tensor, power: float, eps: float) -> Tensor:

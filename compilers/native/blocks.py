@@ -10,6 +10,7 @@ from torch import Tensor
 
 from netsor.compilers.derive.outputs import Key
 from netsor.compilers.evaluate.assembled import Band, Near
+from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR, TOLD
 from netsor.compilers.expectation.report import report
 from netsor.compilers.expectation.series import hermite
@@ -46,6 +47,10 @@ class Native:
         if dtype not in self._libraries:
             self._libraries[dtype] = self.make(dtype)
         return self._libraries[dtype]
+
+    def usual(self, one: Inputs) -> Library:
+        """The library for inputs of this dtype."""
+        return self.library(one.dtype)
 
     @property
     def is_there(self) -> bool:

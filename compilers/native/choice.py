@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
@@ -16,21 +15,12 @@ from netsor.compilers.budget.statements import elements
 from netsor.compilers.derive.recursion import Recursion
 from netsor.compilers.evaluate.inputs import Inputs
 from netsor.compilers.expectation.blocks.fused import NEAR
-from netsor.compilers.lowering.build.recursion import plan
-from netsor.compilers.lowering.functions import engine_function
-from netsor.compilers.lowering.plan.operands import Name
-from netsor.compilers.lowering.plan.order import Plan
-from netsor.compilers.lowering.plan.uses import parts
 from netsor.compilers.native import compiler
-from netsor.compilers.native.axes import library as axes
-from netsor.compilers.native.axes.blocks import Tiles
-from netsor.compilers.native.axes.sides import sides
-from netsor.compilers.native.blocks import Native
-from netsor.compilers.native.cuda.library import Library as CudaLibrary
-from netsor.compilers.native.expectations import Missing
-from netsor.compilers.native.library import Library
-from netsor.compilers.native.pairs import Pairs, pairs
 from netsor.errors import InputError, NetsorWarning, UnsupportedError
+
+if TYPE_CHECKING:  # a call that is small loads nothing that prints C
+    from netsor.compilers.native.axes.blocks import Tiles
+    from netsor.compilers.native.blocks import Native
 
 Backend = Literal["auto", "torch", "native"]
 Names = tuple[str, ...]
@@ -40,7 +30,7 @@ PAYS = 2.0  # seconds in torch, of all calls so far, for which a kernel is compi
 NOTICED = 0.05  # seconds in torch below which nothing else is looked for
 CUDA = "on CUDA it has been checked through the CPU target only"
 ON_CUDA = f'{CUDA}; backend="native" takes it'
-LIBRARIES: dict[str, Callable[[Pairs, torch.dtype], Any]] = {"cpu": Library, "cuda": CudaLibrary}
+KINDS = ("cpu", "cuda")  # of devices that have native blocks
 
 
 class Backends:
@@ -64,12 +54,10 @@ class Backends:
     ) -> Native | Tiles | None:  # fmt: skip
         """What evaluates the blocks of a call in place of the module's own function, if anything does."""
         kind = one.device.type
-        outside = call.tracked or not call.pairs or kind not in LIBRARIES or one.dtype not in NEAR
+        outside = call.tracked or not call.pairs or kind not in KINDS or one.dtype not in NEAR
         if self.asked == "torch" or outside or (self._weighs and self._is_small(get, recursion, one, call)):
             return None
-        found = self._wanted(get, recursion, kind)
-        if isinstance(found, Tiles):
-            found = self._fitting(get, found, one)
+        found = self._fitting(get, self._wanted(get, recursion, kind), one)
         if isinstance(found, str):
             if self.asked == "native":
                 raise _not_covered(found)
@@ -92,6 +80,8 @@ class Backends:
             if kind == "cpu" and compiler.current() is None:
                 self._native[key] = f"no C compiler: {compiler.sought()}"
             else:
+                from netsor.compilers.native.offered import native
+
                 self._native[key] = native(recursion(get), get, kind, self.threads, self.asked == "native")
         return self._native[key]
 
@@ -100,11 +90,13 @@ class Backends:
         found = self.native(get, recursion, kind)
         return ON_CUDA if self._weighs and kind == "cuda" and not isinstance(found, str) else found
 
-    def _fitting(self, get: Names, found: Tiles, one: Inputs) -> Tiles | str:
-        """The tiles where they serve inputs of these sizes; why they do not is what `described` says next."""
-        usual = found.usual(one)
-        self._refused[get] = usual if isinstance(usual, str) else ""
-        return usual if isinstance(usual, str) else found
+    def _fitting(self, get: Names, found: Native | Tiles | str, one: Inputs) -> Native | Tiles | str:
+        """The blocks where they serve inputs of these sizes; why they do not is what `described` says next."""
+        if isinstance(found, str):
+            return found
+        serving = found.usual(one)
+        self._refused[get] = serving if isinstance(serving, str) else ""
+        return serving if isinstance(serving, str) else found
 
     def _is_small(self, get: Names, recursion: Callable[[Names], Recursion], one: Inputs, call: Call) -> bool:
         sizes = one.features()
@@ -113,15 +105,16 @@ class Backends:
 
     def _pays(self, get: Names, found: Native | Tiles, one: Inputs, call: Call) -> bool:
         """Is the library there, or have the calls taken, with this one, so long that it pays?"""
-        library = _library(found, one)
+        library: Any = found.usual(one)
         seconds = call.pairs * (library.formulas * FORMULA + library.summed * SERIES)
         self._seconds[get] = self._seconds.get(get, 0.0) + seconds
         return library.is_there or self._seconds[get] > PAYS
 
     def _loads(self, get: Names, found: Native | Tiles, one: Inputs, kind: str) -> bool:
         """Is there a library now? Where the compiler fails, torch is taken unless native blocks were asked for."""
+        library: Any = found.usual(one)
         try:
-            _library(found, one).load()
+            library.load()
         except UnsupportedError as error:
             if self.asked == "native":
                 raise
@@ -152,58 +145,19 @@ class Backends:
 
     def _takes(self, get: Names, recursion: Callable[[Names], Recursion], one: Inputs) -> bool:
         """Are there native blocks of such inputs? A warning where the compiler fails."""
-        found = self._wanted(get, recursion, one.device.type)
-        if isinstance(found, Tiles):
-            found = self._fitting(get, found, one)
-        if isinstance(found, str) or one.dtype not in NEAR:
+        if one.dtype not in NEAR:
             return False
+        found = self._fitting(get, self._wanted(get, recursion, one.device.type), one)
+        if isinstance(found, str):
+            return False
+        library: Any = found.usual(one)
         try:
-            _library(found, one).load()
+            library.load()
         except UnsupportedError as error:
             said = f"{error.diagnostic.message}: torch computes all blocks"
             warnings.warn(said, NetsorWarning, stacklevel=outside())
             return False
         return True
-
-
-def native(
-    recursion: Recursion, get: Names, kind: str = "cpu", threads: int | None = None, needed: bool = False
-) -> Native | Tiles | str:  # fmt: skip
-    """The native blocks of a recursion, or which of its entries has no instruction."""
-    if recursion.wide:
-        return "it is evaluated in float64 whatever its inputs"
-    found, functions = plan(recursion), lru_cache(maxsize=None)(engine_function)
-
-    def library(dtype: torch.dtype) -> Any:
-        return LIBRARIES[kind](pairs(found, frozenset(get), functions, dtype), dtype)
-
-    blocks = Native(library, len(dict.fromkeys(found.each.kept)), threads, needed)
-    try:
-        blocks.library(next(iter(NEAR)))
-    except Missing as missing:
-        covered = kind == "cpu" and _has_axes(found)
-        return _tiles(found, get, functions, threads, needed) if covered else str(missing)
-    return blocks
-
-
-def _library(found: Native | Tiles, one: Inputs) -> Any:
-    """The library that serves these inputs."""
-    return found.usual(one) if isinstance(found, Tiles) else found.library(one.dtype)
-
-
-def _has_axes(plan: Plan) -> bool:
-    return any(
-        isinstance(x, Name) and x.layout is not None and x.layout.axes for s in plan.pairs.body for x in parts(s)
-    )
-
-
-def _tiles(plan: Plan, get: Names, functions: Any, threads: int | None, needed: bool) -> Tiles | str:
-    known = sides(plan)
-    found = Tiles(
-        known, lambda dtype, shapes: axes.Library(plan, known, frozenset(get), functions, dtype, shapes), threads,
-        needed,
-    )  # fmt: skip
-    return found.obstacle() or found
 
 
 def of_fuse(backend: Backend) -> Backend:

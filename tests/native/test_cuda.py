@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import netsor as ns
-from netsor.compilers.native import choice, compiler
+from netsor.compilers.native import compiler, offered
 from netsor.compilers.native.blocks import Native
 from netsor.compilers.native.cuda.library import Library, series_of
 from netsor.compilers.native.cuda.text import Text
@@ -34,7 +34,7 @@ BOUND = {torch.float32: 1e-5, torch.float64: 1e-12}  # relative to the largest e
 def on_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """CUDA's kernels in the place of the CPU's; the launches."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setitem(choice.LIBRARIES, "cpu", lambda pairs, dtype: Library(pairs, dtype, cuda_on_cpu.compiled))
+    monkeypatch.setitem(offered.LIBRARIES, "cpu", lambda pairs, dtype: Library(pairs, dtype, cuda_on_cpu.compiled))
     cuda_on_cpu.launches.clear()
     yield cuda_on_cpu.launches
 
