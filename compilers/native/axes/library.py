@@ -85,7 +85,8 @@ class Library:
             raise Missing(f"tensors of {text.work * 64 >> 20} MB for the pairs of a vector")
         self.lanes, self.tiles = text.lanes, Source(text)
         self.results, self.elements, self.dtype = tuple(two.results), two.elements, dtype
-        self.series, self.summed, self.formulas = tuple(series), two.summed, two.elements - two.summed
+        self.series, self.summed = tuple(series), two.summed
+        self.formulas = two.elements - two.summed
         self.shapes = tuple(two.shapes_out.values())
         self._walks = two, own
 

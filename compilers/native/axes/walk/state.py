@@ -44,8 +44,8 @@ class State(Statements):
         self.current: dict[order.Cell, Field] = {}  # values of this step
         self.here: list[Index] = []  # its positions
         self.repeats = 0
-        self.elements = 0  # expectations of a pair
-        self.summed = 0  # those of them that are series
+        self.elements: int = 0  # expectations of a pair
+        self.summed: int = 0  # those of them that are series
         self.kept = {x: k for k, x in enumerate(sides.quantities)}
         first = len(self.kept) + len(sides.arrays)
         self.parameters = {x: k for k, x in enumerate(sides.parameters, first)}
