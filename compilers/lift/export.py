@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import traceback
 import warnings
@@ -125,14 +126,24 @@ def _program(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Any:
             return torch.export.export(module, inputs, strict=False).run_decompositions({})
         except Exception as error:
             text = next(iter(str(error).strip().splitlines()), "").partition("(")[0].strip()
-            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-            packed = any(isinstance(v, PackedSequence) for frame in frames for v in frame.f_locals.values())
             raise UnsupportedError(Diagnostic(
                 "NT800", "error", f"torch.export cannot trace the module: {type(error).__name__}: {text}",
-                location=innermost(str(error)), hint=PACKED if packed else VALUES,
+                location=innermost(str(error)), hint=_remedy(module, inputs, error),
             )) from error  # fmt: skip
         finally:
             logging.disable(previous)
+
+
+def _remedy(module: nn.Module, inputs: tuple[torch.Tensor, ...], error: Exception) -> str:
+    """What to do about a module that cannot be traced."""
+    takes = inspect.signature(module.forward)
+    try:
+        takes.bind(*inputs)
+    except TypeError as wrong:
+        return f"{wrong}: give one example for each input of forward{takes}, not {len(inputs)}"
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    packed = any(isinstance(v, PackedSequence) for frame in frames for v in frame.f_locals.values())
+    return PACKED if packed else VALUES
 
 
 def export(make: Callable[[int], nn.Module], inputs: Sequence[torch.Tensor], widths: Size) -> Exported:

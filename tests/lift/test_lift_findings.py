@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 from torch_without_limit import WITHOUT
 
 import netsor as ns
@@ -32,3 +34,22 @@ def golden() -> dict[str, str]:
 @pytest.mark.parametrize("name", WITHOUT)
 def test_findings(name: str) -> None:
     assert said(name) == golden()[name]
+
+
+class Two(nn.Module):
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.first, self.out = nn.Linear(3, n), nn.Linear(n, 1)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.out(torch.relu(self.first(x + y)))
+        return result
+
+
+@pytest.mark.parametrize(("count", "wrong"), [(1, "missing a required argument: 'y'"), (3, "too many positional")])
+def test_other_inputs_than_the_module_takes(count: int, wrong: str) -> None:
+    with pytest.raises(
+        UnsupportedError, match=rf"NT800 .*\n  hint: {wrong}.*: give one example for each input of"
+    ) as said:
+        ns.from_torch(Two, (torch.ones(2, 3),) * count)
+    assert str(said.value).endswith(f", not {count}")
