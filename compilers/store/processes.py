@@ -24,7 +24,8 @@ import torch
 
 from netsor.errors import Diagnostic, NetsorError
 
-QUIET = ("tqdm_monitor", "netsor_", "zarr_io", "asyncio_")  # names of threads that wait; zarr makes its own anew
+QUIET = ("tqdm_monitor", "netsor_", "zarr_io")  # names of threads that wait and hold nothing; zarr makes its own anew
+POOLED = "concurrent.futures.thread", "_worker"  # where a thread of a pool waits for work
 START = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
@@ -133,7 +134,14 @@ def may_fork() -> bool:
     """
     if sys.platform != "linux" or torch.cuda.is_available():
         return False
-    return all(t is threading.current_thread() or t.name.startswith(QUIET) for t in threading.enumerate())
+    return all(t is threading.current_thread() or _waits(t) for t in threading.enumerate())
+
+
+def _waits(thread: threading.Thread) -> bool:
+    """Does it hold nothing: one of `QUIET`, or one of a pool that has no work?"""
+    frame = sys._current_frames().get(thread.ident or 0)
+    idle = frame is not None and (frame.f_globals.get("__name__"), frame.f_code.co_name) == POOLED
+    return idle or thread.name.startswith(QUIET)
 
 
 def forked(life: Life) -> Process:

@@ -32,14 +32,6 @@ def kernel() -> ns.Kernel:
     return ns.compile(programs.mlp(2))
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that one process filled."""
-    path = tmp_path_factory.mktemp("whole") / "k.zarr"
-    kernel().gram(X, store=path, tile=TILE)
-    return path
-
-
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster(tmp_path, 1) as found:

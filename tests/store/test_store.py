@@ -50,14 +50,6 @@ def filled(k: ns.Kernel, *x: Any, **options: Any) -> StoredGram:
     return found
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that nothing interrupted."""
-    path = tmp_path_factory.mktemp("whole") / "k.zarr"
-    kernel().gram(X, store=path, tile=TILE)
-    return path
-
-
 @pytest.fixture
 def copied(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "k.zarr"))

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,13 +37,6 @@ def kernel(**options: Any) -> ns.Kernel:
 
 def fill(path: Path, **options: Any) -> Any:
     return kernel().gram(X, store=path, tile=TILE, processes=2, **options)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("whole") / "k.zarr"
-    kernel().gram(X, store=path, tile=TILE)
-    return path
 
 
 @pytest.fixture
@@ -145,6 +139,22 @@ def test_where_copies_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert not processes.may_fork()
+
+
+def test_when_pools_keep_from_copying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that work do, those that wait for work do not."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    begun, end = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(begun.set)
+        pool.submit(end.wait)
+        begun.wait()
+        (worker,) = pool._threads
+        monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread(), worker])
+        until(lambda: not processes.may_fork(), "the pool does not begin")
+        end.set()
+        until(processes.may_fork, "the pool has not ended its work")
 
 
 def test_inputs_are_where_their_arrays_are() -> None:
